@@ -1,0 +1,200 @@
+#include "family/module_path.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace liger {
+namespace {
+
+std::string_view FindMetadata(const Node& node, std::string_view key) {
+  for (const auto& [name, value] : node.metadata) {
+    if (name == key) return value;
+  }
+  return "";
+}
+
+// "a.b" + "c" = "a.b.c"; empty parts leave no dot.
+std::string JoinPath(std::string_view prefix, std::string_view name) {
+  if (prefix.empty()) return std::string(name);
+  if (name.empty()) return std::string(prefix);
+  return std::string(prefix) + "." + std::string(name);
+}
+
+bool IsBelow(std::string_view path, std::string_view prefix) {
+  return path.size() > prefix.size() + 1 && path.starts_with(prefix) && path[prefix.size()] == '.';
+}
+
+// torch writes whole paths, ['', 'model', 'model.layers.0', 'pow_1'], and closes both lists with
+// the FX node and its ATen op. A list that was cut to what several nodes share closes with a
+// module: its path then extends the one before it.
+bool ReadTorchLists(std::string_view names, std::string_view classes,
+                    std::vector<ModuleScope>* scopes) {
+  std::vector<std::string> paths;
+  std::vector<std::string> class_names;
+  if (!ParsePythonStringList(names, &paths) || !ParsePythonStringList(classes, &class_names) ||
+      paths.size() != class_names.size() || paths.empty()) {
+    return false;
+  }
+  const size_t n = paths.size();
+  const bool closes_with_module =
+      n >= 2 && IsBelow(paths[n - 1], paths[n - 2]) && !paths[n - 2].empty();
+  const size_t modules = closes_with_module || (n == 1 && paths[0].empty()) ? n : n - 1;
+  for (size_t i = 0; i < modules; ++i) {
+    scopes->push_back({std::move(paths[i]), std::move(class_names[i])});
+  }
+  return true;
+}
+
+// onnxscript writes the module's own names, ['', 'model', 'layers.0', 'input_layernorm'], and no
+// op.
+bool ReadOnnxscriptLists(std::string_view names, std::string_view classes,
+                         std::vector<ModuleScope>* scopes) {
+  std::vector<std::string> parts;
+  std::vector<std::string> class_names;
+  if (!ParsePythonStringList(names, &parts) || !ParsePythonStringList(classes, &class_names) ||
+      parts.size() != class_names.size() || parts.empty()) {
+    return false;
+  }
+  std::string path;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    path = JoinPath(path, parts[i]);
+    scopes->push_back({path, std::move(class_names[i])});
+  }
+  return true;
+}
+
+// torch's namespace, ": pkg.Wrap/model: pkg.Model/model.layers.0: pkg.Layer/pow_1:
+// aten.pow.Tensor_Scalar".
+bool ReadNamespace(std::string_view text, std::vector<ModuleScope>* scopes) {
+  while (true) {
+    const size_t slash = text.find('/');
+    const std::string_view item = text.substr(0, slash);
+    const size_t colon = item.find(": ");
+    if (colon == std::string_view::npos) return false;
+    scopes->push_back({std::string(item.substr(0, colon)), std::string(item.substr(colon + 2))});
+    if (slash == std::string_view::npos) break;
+    text.remove_prefix(slash + 1);
+  }
+  const size_t n = scopes->size();
+  const bool closes_with_module = n >= 2 && !(*scopes)[n - 2].path.empty() &&
+                                  IsBelow((*scopes)[n - 1].path, (*scopes)[n - 2].path);
+  if (!closes_with_module) scopes->pop_back();
+  return !scopes->empty();
+}
+
+// "/model/layers.0/input_layernorm/Pow". ONNX Runtime's fusions append their own name and a slash
+// to that of a node that they replace: "/model/norm/Mul_1/SimplifiedLayerNormFusion/".
+bool ReadNodeName(std::string_view name, std::vector<ModuleScope>* scopes) {
+  const bool fused = name.ends_with('/');
+  while (name.ends_with('/')) name.remove_suffix(1);
+  for (int last = fused ? 2 : 1; last > 0; --last) {
+    const size_t slash = name.find_last_of('/');
+    if (slash == std::string_view::npos) return false;
+    name = name.substr(0, slash);
+  }
+  if (name.starts_with('/')) name.remove_prefix(1);
+  if (name.empty()) return false;
+  std::string path;
+  while (true) {
+    const size_t slash = name.find('/');
+    const std::string_view part = name.substr(0, slash);
+    if (part.empty()) return false;
+    path = JoinPath(path, part);
+    scopes->push_back({path, ""});
+    if (slash == std::string_view::npos) return true;
+    name.remove_prefix(slash + 1);
+  }
+}
+
+}  // namespace
+
+bool ParsePythonStringList(std::string_view text, std::vector<std::string>* items) {
+  items->clear();
+  size_t i = 0;
+  const auto skip_spaces = [&] {
+    while (i < text.size() && (text[i] == ' ' || text[i] == '\n' || text[i] == '\t')) ++i;
+  };
+  skip_spaces();
+  if (i >= text.size() || (text[i] != '[' && text[i] != '(')) return false;
+  const char close = text[i] == '[' ? ']' : ')';
+  ++i;
+  while (true) {
+    skip_spaces();
+    if (i >= text.size()) return false;
+    if (text[i] == close) break;
+    const char quote = text[i];
+    if (quote != '\'' && quote != '"') return false;
+    std::string item;
+    for (++i; i < text.size() && text[i] != quote; ++i) {
+      if (text[i] != '\\') {
+        item += text[i];
+        continue;
+      }
+      if (++i >= text.size()) return false;
+      switch (text[i]) {
+        case 'n':
+          item += '\n';
+          break;
+        case 't':
+          item += '\t';
+          break;
+        case 'r':
+          item += '\r';
+          break;
+        case '\\':
+        case '\'':
+        case '"':
+          item += text[i];
+          break;
+        default:
+          item += '\\';
+          item += text[i];
+          break;  // \x41, \u00e9: kept as written
+      }
+    }
+    if (i >= text.size()) return false;
+    ++i;
+    items->push_back(std::move(item));
+    skip_spaces();
+    if (i < text.size() && text[i] == ',') {
+      ++i;
+    } else if (i >= text.size() || text[i] != close) {
+      return false;
+    }
+  }
+  ++i;
+  skip_spaces();
+  return i == text.size();
+}
+
+ModuleScopes ModuleScopesOf(const Node& node) {
+  ModuleScopes result;
+  const auto try_metadata = [&](auto read, auto... texts) {
+    if (result.source != ScopeSource::kUnknown || (texts.empty() || ...)) return;
+    result.scopes.clear();
+    if (read(texts..., &result.scopes)) result.source = ScopeSource::kMetadata;
+  };
+  if (!node.metadata.empty()) {
+    try_metadata(ReadTorchLists, FindMetadata(node, "pkg.torch.onnx.name_scopes"),
+                 FindMetadata(node, "pkg.torch.onnx.class_hierarchy"));
+    try_metadata(ReadOnnxscriptLists, FindMetadata(node, "pkg.onnxscript.name_scopes"),
+                 FindMetadata(node, "pkg.onnxscript.class_hierarchy"));
+    try_metadata(ReadNamespace, FindMetadata(node, "namespace"));
+  }
+  if (result.source == ScopeSource::kUnknown) {
+    result.scopes.clear();
+    if (ReadNodeName(node.name, &result.scopes)) {
+      result.source = ScopeSource::kNodeName;
+    } else {
+      result.scopes.clear();
+    }
+  }
+  return result;
+}
+
+std::string ModulePathOf(const Node& node) {
+  ModuleScopes scopes = ModuleScopesOf(node);
+  return scopes.scopes.empty() ? "" : std::move(scopes.scopes.back().path);
+}
+
+}  // namespace liger

@@ -1,0 +1,221 @@
+#include "patchmap/resolve.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "patchmap/modules.h"
+#include "patchmap/nearest.h"
+
+namespace liger {
+namespace {
+
+// What the user said of one module.
+struct Wish {
+  bool on = false;
+  bool listed = false;  // part of a list "these and no others"
+};
+
+struct Request {
+  bool is_list = false;
+  std::map<std::string, Wish, std::less<>> wishes;
+};
+
+Error UsageError(std::string message, std::string hint = "") {
+  return Error{ErrorCode::kUsage, std::move(message), "", std::move(hint)};
+}
+
+std::string_view Trim(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return "";
+  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
+
+std::vector<std::string_view> SplitAtCommas(std::string_view text) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const size_t comma = text.find(',');
+    parts.push_back(Trim(text.substr(0, comma)));
+    if (comma == std::string_view::npos) return parts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+// Every name that may stand in --modules or --exclude: the vocabulary and what the family adds.
+std::vector<std::string> KnownModules(const FamilyMap& family) {
+  std::vector<std::string> names;
+  for (const ModuleKind& kind : ModuleVocabulary()) names.emplace_back(kind.name);
+  names.insert(names.end(), family.adds.begin(), family.adds.end());
+  return names;
+}
+
+Status CheckName(std::string_view name, std::string_view option, const FamilyMap& family) {
+  const std::vector<std::string> known = KnownModules(family);
+  if (std::find(known.begin(), known.end(), name) != known.end()) return Status();
+  if (name.empty()) {
+    return UsageError(std::string(option) + " holds an empty name",
+                      "names are separated by single commas: rms_norm,rope");
+  }
+  const std::vector<std::string> nearest = NearestNames(name, known);
+  return UsageError("unknown module '" + std::string(name) + "' in " + std::string(option),
+                    nearest.empty() ? "known modules: " + JoinNames(known)
+                                    : "did you mean " + JoinAlternatives(nearest) + "?");
+}
+
+Result<Request> ParseRequest(std::string_view modules, const FamilyMap& family) {
+  Request request;
+  if (Trim(modules) == "auto") return request;
+  std::optional<bool> with_values;
+  for (std::string_view part : SplitAtCommas(modules)) {
+    const size_t equals = part.find('=');
+    const bool has_value = equals != std::string_view::npos;
+    const std::string_view name = Trim(part.substr(0, equals));
+    if (name == "auto") {
+      return UsageError("'auto' stands alone in --modules",
+                        "write rms_norm=on,rope=off to change some and keep the family's defaults "
+                        "for the rest");
+    }
+    if (Status status = CheckName(name, "--modules", family); !status)
+      return std::move(status).error();
+    if (with_values && *with_values != has_value) {
+      return UsageError("--modules mixes names with and without a value",
+                        "either rms_norm=on,rope=off (the rest as the family's defaults) or "
+                        "rms_norm,rope (these and no others)");
+    }
+    with_values = has_value;
+    Wish wish{.on = true, .listed = !has_value};
+    if (has_value) {
+      const std::string_view value = Trim(part.substr(equals + 1));
+      if (value != "on" && value != "off") {
+        return UsageError("module " + std::string(name) +
+                          " in --modules has to be on or off, not '" + std::string(value) + "'");
+      }
+      wish.on = value == "on";
+    }
+    if (!request.wishes.emplace(name, wish).second) {
+      return UsageError("module '" + std::string(name) + "' stands twice in --modules");
+    }
+  }
+  request.is_list = !*with_values;
+  return request;
+}
+
+Result<std::vector<std::string>> ParseExclude(std::string_view exclude, const FamilyMap& family) {
+  std::vector<std::string> names;
+  if (Trim(exclude) == "none") return names;
+  for (std::string_view name : SplitAtCommas(exclude)) {
+    if (name == "none") return UsageError("'none' stands alone in --exclude");
+    if (Status status = CheckName(name, "--exclude", family); !status)
+      return std::move(status).error();
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      return UsageError("module '" + std::string(name) + "' stands twice in --exclude");
+    }
+    names.emplace_back(name);
+  }
+  return names;
+}
+
+// "family llama", "the structural route".
+std::string Named(const FamilyMap& family) {
+  if (family.structural) return "the structural route";
+  std::string text = "family ";
+  return text += family.name();
+}
+
+}  // namespace
+
+const ResolvedModule* ResolvedModules::Find(std::string_view name) const {
+  for (const ResolvedModule& module : modules) {
+    if (module.name == name) return &module;
+  }
+  return nullptr;
+}
+
+bool ResolvedModules::IsEnabled(std::string_view name) const {
+  const ResolvedModule* module = Find(name);
+  return module != nullptr && module->enabled;
+}
+
+Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view modules,
+                                       std::string_view exclude,
+                                       std::span<const std::string> available) {
+  Result<Request> request = ParseRequest(modules, family);
+  if (!request) return std::move(request).error();
+  Result<std::vector<std::string>> excluded = ParseExclude(exclude, family);
+  if (!excluded) return std::move(excluded).error();
+
+  std::vector<std::string> accepted;
+  for (const std::string& name : KnownModules(family)) {
+    if (family.Accepts(name)) accepted.push_back(name);
+  }
+  for (const auto& [name, wish] : request->wishes) {
+    if (wish.on && !family.Accepts(name)) {
+      return Error{ErrorCode::kFamily, Named(family) + " does not accept module '" + name + "'", "",
+                   "it accepts " + JoinNames(accepted)};
+    }
+  }
+
+  ResolvedModules resolved;
+  resolved.excluded = *std::move(excluded);
+  const bool default_exclude = exclude == kDefaultExclude;
+  for (const std::string& name : accepted) {
+    ResolvedModule module;
+    module.name = name;
+    const ModuleKind* kind = FindModule(name);
+    module.is_loss = kind != nullptr && kind->is_loss;
+
+    const auto wish = request->wishes.find(name);
+    const bool asked = wish != request->wishes.end() && wish->second.on;
+    if (wish != request->wishes.end()) {
+      module.enabled = wish->second.on;
+      module.reason = module.enabled ? "on by --modules" : "off by --modules";
+    } else if (request->is_list) {
+      module.reason = "not among --modules";
+    } else {
+      module.enabled = family.FindDefault(name)->on;
+      module.reason = module.enabled ? "on by default for " : "off by default for ";
+      module.reason += Named(family);
+    }
+
+    const bool is_excluded = std::find(resolved.excluded.begin(), resolved.excluded.end(), name) !=
+                             resolved.excluded.end();
+    if (module.enabled && is_excluded) {
+      module.enabled = false;
+      module.excluded = true;
+      module.reason = default_exclude ? "excluded by default; --exclude none lifts it"
+                                      : "excluded by --exclude";
+      if (asked) {
+        resolved.warnings.push_back(
+            "module " + name + " is on by --modules, but " +
+            (default_exclude ? "excluded by default; --exclude none lifts it" : "--exclude wins"));
+      }
+    }
+
+    const bool is_available =
+        std::find(available.begin(), available.end(), name) != available.end();
+    if (module.enabled && !is_available && asked) {
+      return UsageError("module " + name + " is not available in this version",
+                        "available: " + JoinNames(available));
+    }
+    resolved.modules.push_back(std::move(module));
+  }
+
+  if (resolved.IsEnabled("cross_entropy") && resolved.IsEnabled("fused_linear_cross_entropy")) {
+    return UsageError("cross_entropy and fused_linear_cross_entropy are both on",
+                      "a graph has one loss: turn one off with --modules or --exclude");
+  }
+
+  // What only a default turned on is turned off again where there is no kernel, and said so.
+  for (ResolvedModule& module : resolved.modules) {
+    const bool is_available =
+        std::find(available.begin(), available.end(), module.name) != available.end();
+    if (!module.enabled || is_available) continue;
+    module.enabled = false;
+    module.reason += ", but not available in this version";
+    resolved.warnings.push_back("module " + module.name + " is " + module.reason);
+  }
+  return resolved;
+}
+
+}  // namespace liger
