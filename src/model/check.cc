@@ -1,0 +1,704 @@
+#include "model/check.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <onnx/checker.h>
+#include <onnx/onnx_pb.h>
+#include <onnx/shape_inference/implementation.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+namespace liger {
+namespace {
+
+namespace pb = google::protobuf;
+using pb::FieldDescriptor;
+
+// --- A copy without weights ---------------------------------------------------------------------
+
+// What a tensor without its payload looks like.
+enum class StrippedForm {
+  kTyped,  // dtype and dims, for shape inference
+  kEmpty,  // dims [0]: ONNX's checker wants a payload, or a file, for every element
+};
+
+bool IsInteger(int32_t dtype) {
+  switch (dtype) {
+    case onnx::TensorProto::UINT8:
+    case onnx::TensorProto::INT8:
+    case onnx::TensorProto::UINT16:
+    case onnx::TensorProto::INT16:
+    case onnx::TensorProto::INT32:
+    case onnx::TensorProto::INT64:
+    case onnx::TensorProto::UINT32:
+    case onnx::TensorProto::UINT64:
+    case onnx::TensorProto::BOOL:
+      return true;
+    default:
+      return false;
+  }
+}
+
+int64_t InlineBytes(const onnx::TensorProto& tensor) {
+  int64_t bytes = static_cast<int64_t>(tensor.raw_data().size()) +
+                  int64_t{4} * (tensor.float_data_size() + tensor.int32_data_size()) +
+                  int64_t{8} * (tensor.int64_data_size() + tensor.double_data_size() +
+                                tensor.uint64_data_size());
+  for (const std::string& s : tensor.string_data()) bytes += static_cast<int64_t>(s.size());
+  return bytes;
+}
+
+bool IsExternal(const onnx::TensorProto& tensor) {
+  return tensor.data_location() == onnx::TensorProto::EXTERNAL;
+}
+
+// Fields whose messages can hold tensors. All others are copied as they are.
+bool MayHoldTensors(const pb::Descriptor* type) {
+  static const std::unordered_set<const pb::Descriptor*> kTypes = {
+      onnx::GraphProto::descriptor(),        onnx::NodeProto::descriptor(),
+      onnx::AttributeProto::descriptor(),    onnx::TensorProto::descriptor(),
+      onnx::SparseTensorProto::descriptor(), onnx::FunctionProto::descriptor(),
+      onnx::TrainingInfoProto::descriptor()};
+  return kTypes.contains(type);
+}
+
+bool HoldsTensors(const onnx::NodeProto& node) {
+  return std::any_of(node.attribute().begin(), node.attribute().end(),
+                     [](const onnx::AttributeProto& attribute) {
+                       return attribute.has_t() || attribute.has_g() ||
+                              attribute.has_sparse_tensor() || !attribute.tensors().empty() ||
+                              !attribute.graphs().empty() || !attribute.sparse_tensors().empty();
+                     });
+}
+
+void CopyScalars(const pb::Message& from, const FieldDescriptor* field, pb::Message* to) {
+  const pb::Reflection& source = *from.GetReflection();
+  const pb::Reflection& target = *to->GetReflection();
+  const int count = field->is_repeated() ? source.FieldSize(from, field) : 1;
+  for (int i = 0; i < count; ++i) {
+    switch (field->cpp_type()) {
+#define LIGER_COPY_FIELD(cpp_type, Name)                                     \
+  case FieldDescriptor::cpp_type:                                            \
+    if (field->is_repeated()) {                                              \
+      target.Add##Name(to, field, source.GetRepeated##Name(from, field, i)); \
+    } else {                                                                 \
+      target.Set##Name(to, field, source.Get##Name(from, field));            \
+    }                                                                        \
+    break;
+      LIGER_COPY_FIELD(CPPTYPE_INT32, Int32)
+      LIGER_COPY_FIELD(CPPTYPE_INT64, Int64)
+      LIGER_COPY_FIELD(CPPTYPE_UINT32, UInt32)
+      LIGER_COPY_FIELD(CPPTYPE_UINT64, UInt64)
+      LIGER_COPY_FIELD(CPPTYPE_DOUBLE, Double)
+      LIGER_COPY_FIELD(CPPTYPE_FLOAT, Float)
+      LIGER_COPY_FIELD(CPPTYPE_BOOL, Bool)
+      LIGER_COPY_FIELD(CPPTYPE_ENUM, EnumValue)
+      LIGER_COPY_FIELD(CPPTYPE_STRING, String)
+#undef LIGER_COPY_FIELD
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        break;
+    }
+  }
+}
+
+// Copies by reflection, so that fields which later versions of ONNX add are copied too. Recursion
+// is as deep as messages nest, which a parsed file bounds at 100.
+class Stripper {
+ public:
+  Stripper(StrippedForm form, int64_t keep_bytes) : form_(form), keep_bytes_(keep_bytes) {}
+
+  void Copy(const pb::Message& from, pb::Message* to) const {
+    const pb::Descriptor* type = from.GetDescriptor();
+    if (type == onnx::TensorProto::descriptor()) {
+      return CopyTensor(static_cast<const onnx::TensorProto&>(from),
+                        static_cast<onnx::TensorProto*>(to));
+    }
+    if (type == onnx::SparseTensorProto::descriptor()) {
+      return CopySparse(static_cast<const onnx::SparseTensorProto&>(from),
+                        static_cast<onnx::SparseTensorProto*>(to));
+    }
+    if (type == onnx::NodeProto::descriptor() &&
+        !HoldsTensors(static_cast<const onnx::NodeProto&>(from))) {
+      return to->CheckTypeAndMergeFrom(from);
+    }
+    CopyFields(from, to);
+    if (type == onnx::GraphProto::descriptor() && form_ == StrippedForm::kTyped) {
+      UnknownIntegersToValueInfo(*static_cast<onnx::GraphProto*>(to));
+    }
+  }
+
+ private:
+  bool Keeps(const onnx::TensorProto& tensor) const {
+    if (IsExternal(tensor)) return false;
+    const int64_t bytes = InlineBytes(tensor);
+    return bytes <= keep_bytes_ || (IsInteger(tensor.data_type()) && bytes <= kKeepIntegerBytes);
+  }
+
+  template <typename Skip>
+  void CopyFields(const pb::Message& from, pb::Message* to, const Skip& skip) const {
+    const pb::Reflection& source = *from.GetReflection();
+    const pb::Reflection& target = *to->GetReflection();
+    std::vector<const FieldDescriptor*> fields;
+    source.ListFields(from, &fields);
+    for (const FieldDescriptor* field : fields) {
+      if (skip(field)) continue;
+      if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
+        CopyScalars(from, field, to);
+        continue;
+      }
+      const bool walk = MayHoldTensors(field->message_type());
+      const int count = field->is_repeated() ? source.FieldSize(from, field) : 1;
+      for (int i = 0; i < count; ++i) {
+        const pb::Message& value = field->is_repeated() ? source.GetRepeatedMessage(from, field, i)
+                                                        : source.GetMessage(from, field);
+        pb::Message* copy =
+            field->is_repeated() ? target.AddMessage(to, field) : target.MutableMessage(to, field);
+        if (walk) {
+          Copy(value, copy);
+        } else {
+          copy->CheckTypeAndMergeFrom(value);
+        }
+      }
+    }
+    target.MutableUnknownFields(to)->MergeFrom(source.GetUnknownFields(from));
+  }
+
+  void CopyFields(const pb::Message& from, pb::Message* to) const {
+    CopyFields(from, to, [](const FieldDescriptor*) { return false; });
+  }
+
+  void CopyTensor(const onnx::TensorProto& from, onnx::TensorProto* to) const {
+    if (Keeps(from)) {
+      to->MergeFrom(from);
+    } else {
+      StripTensor(from, to);
+    }
+  }
+
+  void StripTensor(const onnx::TensorProto& from, onnx::TensorProto* to) const {
+    CopyFields(from, to, [](const FieldDescriptor* field) {
+      switch (field->number()) {
+        case onnx::TensorProto::kRawDataFieldNumber:
+        case onnx::TensorProto::kFloatDataFieldNumber:
+        case onnx::TensorProto::kInt32DataFieldNumber:
+        case onnx::TensorProto::kInt64DataFieldNumber:
+        case onnx::TensorProto::kDoubleDataFieldNumber:
+        case onnx::TensorProto::kUint64DataFieldNumber:
+        case onnx::TensorProto::kStringDataFieldNumber:
+        case onnx::TensorProto::kExternalDataFieldNumber:
+        case onnx::TensorProto::kDataLocationFieldNumber:
+          return true;
+        default:
+          return false;
+      }
+    });
+    if (form_ == StrippedForm::kEmpty) {
+      to->clear_dims();
+      to->add_dims(0);
+    }
+  }
+
+  // Values and indices stay or go together: indices belong to values one by one.
+  void CopySparse(const onnx::SparseTensorProto& from, onnx::SparseTensorProto* to) const {
+    if (Keeps(from.values()) && Keeps(from.indices())) {
+      to->MergeFrom(from);
+      return;
+    }
+    CopyFields(from, to, [](const FieldDescriptor* field) {
+      return field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    });
+    if (from.has_values()) StripTensor(from.values(), to->mutable_values());
+    if (from.has_indices() && form_ == StrippedForm::kTyped) {
+      StripTensor(from.indices(), to->mutable_indices());
+    }
+  }
+
+  bool IsUnknownInteger(const onnx::TensorProto& tensor) const {
+    return IsInteger(tensor.data_type()) && InlineBytes(tensor) == 0 &&
+           std::find(tensor.dims().begin(), tensor.dims().end(), 0) == tensor.dims().end();
+  }
+
+  void UnknownIntegersToValueInfo(onnx::GraphProto& graph) const {
+    if (std::none_of(graph.initializer().begin(), graph.initializer().end(),
+                     [&](const auto& tensor) { return IsUnknownInteger(tensor); })) {
+      return;
+    }
+    std::unordered_set<std::string> typed;
+    for (const onnx::ValueInfoProto& value : graph.input()) typed.insert(value.name());
+    for (const onnx::ValueInfoProto& value : graph.value_info()) typed.insert(value.name());
+    pb::RepeatedPtrField<onnx::TensorProto> kept;
+    for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
+      if (!IsUnknownInteger(tensor)) {
+        kept.Add(std::move(tensor));
+        continue;
+      }
+      if (!typed.insert(tensor.name()).second) continue;
+      onnx::ValueInfoProto* value = graph.add_value_info();
+      value->set_name(tensor.name());
+      onnx::TypeProto_Tensor* tensor_type = value->mutable_type()->mutable_tensor_type();
+      tensor_type->set_elem_type(tensor.data_type());
+      tensor_type->mutable_shape();
+      for (const int64_t dim : tensor.dims()) {
+        tensor_type->mutable_shape()->add_dim()->set_dim_value(dim);
+      }
+    }
+    graph.mutable_initializer()->Swap(&kept);
+  }
+
+  StrippedForm form_;
+  int64_t keep_bytes_;
+};
+
+onnx::ModelProto StrippedCopy(const onnx::ModelProto& model, StrippedForm form,
+                              int64_t keep_bytes) {
+  onnx::ModelProto copy;
+  Stripper(form, keep_bytes).Copy(model, &copy);
+  return copy;
+}
+
+// --- What ONNX's own checks say -----------------------------------------------------------------
+
+// The message of a library on one line, of bounded length.
+std::string OneLine(std::string_view message) {
+  constexpr size_t kMax = 400;
+  std::string line;
+  for (const char c : message) {
+    if (c != '\n' && c != '\r' && c != '\t') {
+      line += c;
+    } else if (!line.empty() && line.back() != ' ') {
+      line += ' ';
+    }
+  }
+  while (!line.empty() && line.back() == ' ') line.pop_back();
+  if (line.size() > kMax) line = line.substr(0, kMax) + " ...";
+  return line;
+}
+
+// The message of the exception that `function` throws; nullopt if it throws none.
+template <typename Function>
+std::optional<std::string> Failure(const Function& function) {
+  try {
+    function();
+    return std::nullopt;
+  } catch (const std::exception& e) {
+    return OneLine(e.what());
+  }
+}
+
+std::optional<std::string> CheckerFailure(const onnx::ModelProto& without_weights) {
+  return Failure([&] { onnx::checker::check_model(without_weights); });
+}
+
+std::optional<std::string> InferenceFailure(onnx::ModelProto& without_weights, bool strict,
+                                            bool data_propagation) {
+  return Failure([&] {
+    onnx::shape_inference::InferShapes(
+        without_weights, onnx::OpSchemaRegistry::Instance(),
+        onnx::ShapeInferenceOptions(/*check_type=*/strict, /*error_mode=*/strict ? 1 : 0,
+                                    data_propagation));
+  });
+}
+
+template <typename Visit>
+void ForEachGraph(const onnx::ModelProto& model, const Visit& visit) {
+  std::vector<const onnx::GraphProto*> pending = {&model.graph()};
+  const auto add_bodies = [&](const onnx::NodeProto& node) {
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      if (attribute.has_g()) pending.push_back(&attribute.g());
+      for (const onnx::GraphProto& graph : attribute.graphs()) pending.push_back(&graph);
+    }
+  };
+  for (const onnx::FunctionProto& function : model.functions()) {
+    for (const onnx::NodeProto& node : function.node()) add_bodies(node);
+  }
+  while (!pending.empty()) {
+    const onnx::GraphProto* graph = pending.back();
+    pending.pop_back();
+    visit(*graph);
+    for (const onnx::NodeProto& node : graph->node()) add_bodies(node);
+  }
+}
+
+// What ONNX's checker has against the nodes and functions of `rewritten` that `original` does not
+// have: what counts when it refuses the original too, and so stops before it gets to them. Nodes
+// with bodies are left out, since they need the names around them; the nodes in the bodies are not.
+std::optional<std::string> CheckerFailureOfNewParts(const onnx::ModelProto& original,
+                                                    const onnx::ModelProto& rewritten) {
+  std::unordered_set<std::string> known;
+  ForEachGraph(original, [&](const onnx::GraphProto& graph) {
+    for (const onnx::NodeProto& node : graph.node()) known.insert(node.SerializeAsString());
+  });
+  std::unordered_set<std::string> known_functions;
+  for (const onnx::FunctionProto& function : original.functions()) {
+    known_functions.insert(function.SerializeAsString());
+  }
+
+  onnx::checker::CheckerContext context;
+  context.set_ir_version(static_cast<int>(rewritten.ir_version()));
+  std::unordered_map<std::string, int> imports;
+  for (const onnx::OperatorSetIdProto& opset : rewritten.opset_import()) {
+    imports[opset.domain()] = static_cast<int>(opset.version());
+  }
+  context.set_opset_imports(imports);
+  const onnx::checker::LexicalScopeContext no_names;
+  return Failure([&] {
+    ForEachGraph(rewritten, [&](const onnx::GraphProto& graph) {
+      for (const onnx::NodeProto& node : graph.node()) {
+        const bool has_bodies = std::any_of(
+            node.attribute().begin(), node.attribute().end(),
+            [](const auto& attribute) { return attribute.has_g() || attribute.graphs_size() > 0; });
+        if (has_bodies || known.contains(node.SerializeAsString())) continue;
+        onnx::checker::check_node(node, context, no_names);
+      }
+    });
+    for (const onnx::FunctionProto& function : rewritten.functions()) {
+      if (known_functions.contains(function.SerializeAsString())) continue;
+      onnx::checker::check_function(function, context, no_names);
+    }
+  });
+}
+
+// --- What ONNX's checker does not look at -------------------------------------------------------
+
+std::string NodeText(const onnx::NodeProto& node) {
+  std::string text = node.op_type() + " node '";
+  text += !node.name().empty() || node.output().empty() ? node.name() : node.output(0);
+  return text + "'";
+}
+
+std::string_view NormalDomain(std::string_view domain) {
+  return domain == "ai.onnx" ? std::string_view() : domain;
+}
+
+using FunctionKey = std::tuple<std::string_view, std::string_view, std::string_view>;
+using Imports = std::set<std::string_view>;
+
+template <typename OpsetImports>
+Imports ImportedDomains(const OpsetImports& opsets) {
+  Imports domains;
+  for (const onnx::OperatorSetIdProto& opset : opsets) domains.insert(NormalDomain(opset.domain()));
+  return domains;
+}
+
+// Collects faults as sentences which are the same in the original and the rewritten model where the
+// fault is the same, so that the two sets can be compared.
+class StructureCheck {
+ public:
+  explicit StructureCheck(const onnx::ModelProto& model) : model_(model) {}
+
+  std::vector<std::string> Run() {
+    CheckFunctionTable();
+    const Imports imports = ImportedDomains(model_.opset_import());
+    CheckGraph(model_.graph(), imports, nullptr);
+    for (const onnx::FunctionProto& function : model_.functions()) CheckFunction(function);
+    return std::move(faults_);
+  }
+
+ private:
+  struct Scope {
+    std::unordered_set<std::string_view> names;
+    const Scope* outer = nullptr;
+
+    bool Has(std::string_view name) const {
+      for (const Scope* scope = this; scope != nullptr; scope = scope->outer) {
+        if (scope->names.contains(name)) return true;
+      }
+      return false;
+    }
+  };
+
+  void Fault(std::string text) { faults_.push_back(std::move(text)); }
+
+  void CheckFunctionTable() {
+    for (const onnx::FunctionProto& function : model_.functions()) {
+      const FunctionKey key(NormalDomain(function.domain()), function.name(), function.overload());
+      if (!functions_.emplace(key, &function).second) {
+        Fault("function " + function.domain() + "." + function.name() + ":" + function.overload() +
+              " is defined more than once");
+      }
+      if (!function.overload().empty() && model_.ir_version() < 10) {
+        Fault("function overloads need IR version 10");
+      }
+    }
+    if (!model_.functions().empty() && model_.ir_version() < 8) {
+      Fault("local functions need IR version 8");
+    }
+  }
+
+  template <typename Nodes>
+  static void AddOutputs(const Nodes& nodes, Scope& scope) {
+    for (const onnx::NodeProto& node : nodes) {
+      for (const std::string& output : node.output()) scope.names.insert(output);
+    }
+  }
+
+  // Values may stand in any order here: the order of nodes is the checker's business.
+  void CheckGraph(const onnx::GraphProto& graph, const Imports& imports, const Scope* outer) {
+    Scope scope;
+    scope.outer = outer;
+    for (const onnx::ValueInfoProto& input : graph.input()) scope.names.insert(input.name());
+    for (const onnx::TensorProto& tensor : graph.initializer()) scope.names.insert(tensor.name());
+    for (const onnx::SparseTensorProto& sparse : graph.sparse_initializer()) {
+      scope.names.insert(sparse.values().name());
+    }
+    AddOutputs(graph.node(), scope);
+    CheckNodes(graph.node(), imports, scope);
+    for (const onnx::ValueInfoProto& output : graph.output()) {
+      if (!scope.Has(output.name())) {
+        Fault("graph output '" + output.name() + "' is not defined");
+      }
+    }
+  }
+
+  void CheckFunction(const onnx::FunctionProto& function) {
+    Scope scope;
+    for (const std::string& input : function.input()) scope.names.insert(input);
+    AddOutputs(function.node(), scope);
+    CheckNodes(function.node(), ImportedDomains(function.opset_import()), scope);
+    for (const std::string& output : function.output()) {
+      if (!scope.Has(output)) {
+        Fault("output '" + output + "' of function " + function.domain() + "." + function.name() +
+              " is not defined");
+      }
+    }
+  }
+
+  template <typename Nodes>
+  void CheckNodes(const Nodes& nodes, const Imports& imports, const Scope& scope) {
+    for (const onnx::NodeProto& node : nodes) {
+      for (const std::string& input : node.input()) {
+        if (!input.empty() && !scope.Has(input)) {
+          Fault(NodeText(node) + " uses '" + input + "', which is not defined");
+        }
+      }
+      if (!imports.contains(NormalDomain(node.domain()))) {
+        Fault("domain '" + node.domain() + "' is used (" + NodeText(node) + ") but not imported");
+      }
+      CheckCall(node);
+      for (const onnx::AttributeProto& attribute : node.attribute()) {
+        if (attribute.has_g()) CheckGraph(attribute.g(), imports, &scope);
+        for (const onnx::GraphProto& graph : attribute.graphs()) {
+          CheckGraph(graph, imports, &scope);
+        }
+      }
+    }
+  }
+
+  void CheckCall(const onnx::NodeProto& node) {
+    const auto found =
+        functions_.find(FunctionKey(NormalDomain(node.domain()), node.op_type(), node.overload()));
+    if (found == functions_.end()) return;
+    const onnx::FunctionProto& function = *found->second;
+    if (node.input_size() > function.input_size() || node.output_size() > function.output_size()) {
+      Fault(NodeText(node) + " has more inputs or outputs than the function it calls");
+    }
+    std::unordered_set<std::string_view> allowed;
+    for (const std::string& name : function.attribute()) allowed.insert(name);
+    for (const auto& attribute : function.attribute_proto()) allowed.insert(attribute.name());
+    std::unordered_set<std::string_view> given;
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      given.insert(attribute.name());
+      if (!allowed.contains(attribute.name())) {
+        Fault(NodeText(node) + " sets attribute '" + attribute.name() +
+              "', which the function it calls does not have");
+      }
+    }
+    for (const std::string& name : function.attribute()) {
+      if (!given.contains(name)) {
+        Fault(NodeText(node) + " does not set attribute '" + name + "' of the function it calls");
+      }
+    }
+  }
+
+  const onnx::ModelProto& model_;
+  std::map<FunctionKey, const onnx::FunctionProto*> functions_;
+  std::vector<std::string> faults_;
+};
+
+// The first fault that only `rewritten` has.
+std::optional<std::string> NewStructuralFault(const onnx::ModelProto& original,
+                                              const onnx::ModelProto& rewritten) {
+  const std::vector<std::string> faults = StructureCheck(rewritten).Run();
+  if (faults.empty()) return std::nullopt;
+  const std::vector<std::string> before = StructureCheck(original).Run();
+  for (const std::string& fault : faults) {
+    if (std::find(before.begin(), before.end(), fault) == before.end()) return fault;
+  }
+  return std::nullopt;
+}
+
+// --- Types --------------------------------------------------------------------------------------
+
+std::string DTypeText(int32_t dtype) {
+  return onnx::TensorProto::DataType_IsValid(dtype)
+             ? onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(dtype))
+             : "dtype " + std::to_string(dtype);
+}
+
+std::string TypeText(const onnx::TypeProto& type) {
+  if (!type.has_tensor_type()) return type.value_case() == 0 ? "no type" : "another type";
+  const onnx::TypeProto_Tensor& tensor = type.tensor_type();
+  std::string text = DTypeText(tensor.elem_type());
+  if (!tensor.has_shape()) return text;
+  text += "[";
+  for (int i = 0; i < tensor.shape().dim_size(); ++i) {
+    const auto& dim = tensor.shape().dim(i);
+    if (i > 0) text += ",";
+    text += dim.has_dim_value() ? std::to_string(dim.dim_value())
+                                : (dim.has_dim_param() ? dim.dim_param() : "?");
+  }
+  return text + "]";
+}
+
+bool Contradicts(const onnx::TypeProto& a, const onnx::TypeProto& b) {
+  if (a.value_case() == 0 || b.value_case() == 0) return false;
+  if (a.value_case() != b.value_case()) return true;
+  if (!a.has_tensor_type()) return false;
+  const auto& tensor_a = a.tensor_type();
+  const auto& tensor_b = b.tensor_type();
+  if (tensor_a.elem_type() != 0 && tensor_b.elem_type() != 0 &&
+      tensor_a.elem_type() != tensor_b.elem_type()) {
+    return true;
+  }
+  if (!tensor_a.has_shape() || !tensor_b.has_shape()) return false;
+  if (tensor_a.shape().dim_size() != tensor_b.shape().dim_size()) return true;
+  for (int i = 0; i < tensor_a.shape().dim_size(); ++i) {
+    const auto& dim_a = tensor_a.shape().dim(i);
+    const auto& dim_b = tensor_b.shape().dim(i);
+    if (dim_a.has_dim_value() && dim_b.has_dim_value() && dim_a.dim_value() != dim_b.dim_value()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::map<std::string_view, const onnx::TypeProto*> TypesOf(const onnx::GraphProto& graph) {
+  std::map<std::string_view, const onnx::TypeProto*> types;
+  for (const auto* values : {&graph.value_info(), &graph.input(), &graph.output()}) {
+    for (const onnx::ValueInfoProto& value : *values) types[value.name()] = &value.type();
+  }
+  return types;
+}
+
+// The first value of the main graph that both models have with types that exclude each other.
+std::optional<std::string> ChangedType(const onnx::ModelProto& original,
+                                       const onnx::ModelProto& rewritten) {
+  const auto before = TypesOf(original.graph());
+  for (const auto& [name, type] : TypesOf(rewritten.graph())) {
+    const auto found = before.find(name);
+    if (found != before.end() && Contradicts(*found->second, *type)) {
+      return "value '" + std::string(name) + "' was " + TypeText(*found->second) + " and is now " +
+             TypeText(*type);
+    }
+  }
+  return std::nullopt;
+}
+
+Error Fault(std::string message) {
+  return Error{
+      ErrorCode::kInternal, "the rewritten model is invalid: " + std::move(message), "",
+      "Please report this, with the model if you can; --skip leaves single modules alone."};
+}
+
+Status CompareValues(std::string_view kind,
+                     const pb::RepeatedPtrField<onnx::ValueInfoProto>& before,
+                     const pb::RepeatedPtrField<onnx::ValueInfoProto>& after) {
+  if (before.size() != after.size()) {
+    return Fault("it has " + std::to_string(after.size()) + " graph " + std::string(kind) +
+                 "s instead of " + std::to_string(before.size()));
+  }
+  for (int i = 0; i < before.size(); ++i) {
+    if (before[i].name() != after[i].name()) {
+      return Fault("graph " + std::string(kind) + " " + std::to_string(i) + " is '" +
+                   after[i].name() + "' instead of '" + before[i].name() + "'");
+    }
+    if (before[i].type().SerializeAsString() != after[i].type().SerializeAsString()) {
+      return Fault("graph " + std::string(kind) + " '" + before[i].name() + "' is " +
+                   TypeText(after[i].type()) + " instead of " + TypeText(before[i].type()));
+    }
+  }
+  return {};
+}
+
+Result<CheckReport> Check(const onnx::ModelProto& original, const onnx::ModelProto& rewritten,
+                          const CheckOptions& options) {
+  // Scalars and small vectors stay: the checker looks into sparse indices, inference into values.
+  constexpr int64_t kKeepBytes = 256;
+  CheckReport report;
+  if (Status same = CheckInterfaceUnchanged(original, rewritten); !same) {
+    return std::move(same).error();
+  }
+  if (auto fault = NewStructuralFault(original, rewritten)) return Fault(*fault);
+
+  {
+    const auto rewritten_copy = StrippedCopy(rewritten, StrippedForm::kEmpty, kKeepBytes);
+    if (auto failure = CheckerFailure(rewritten_copy)) {
+      const auto original_copy = StrippedCopy(original, StrippedForm::kEmpty, kKeepBytes);
+      const auto original_failure = CheckerFailure(original_copy);
+      if (!original_failure) return Fault("ONNX's checker: " + *failure);
+      if (auto ours = CheckerFailureOfNewParts(original_copy, rewritten_copy)) {
+        return Fault("ONNX's checker: " + *ours);
+      }
+      report.notes.push_back("ONNX's checker refuses the input as well: " + *original_failure);
+    }
+  }
+  if (options.inference == CheckOptions::Inference::kOff) return report;
+
+  const bool propagate = options.data_propagation;
+  const auto typed_copy = [&](const onnx::ModelProto& model) {
+    return StrippedCopy(model, StrippedForm::kTyped, kKeepBytes);
+  };
+  auto rewritten_types = typed_copy(rewritten);
+  if (auto failure = InferenceFailure(rewritten_types, /*strict=*/true, propagate)) {
+    auto original_types = typed_copy(original);
+    if (auto before = InferenceFailure(original_types, /*strict=*/true, propagate)) {
+      report.notes.push_back("shape inference fails on the input as well: " + *before);
+    } else if (options.inference == CheckOptions::Inference::kRequire) {
+      return Fault("shape inference: " + *failure);
+    } else {
+      report.notes.push_back("shape inference: " + *failure);
+    }
+    // What it finds of the rest still counts.
+    rewritten_types = typed_copy(rewritten);
+    if (InferenceFailure(rewritten_types, /*strict=*/false, propagate)) return report;
+  }
+  auto original_types = typed_copy(original);
+  if (InferenceFailure(original_types, /*strict=*/false, propagate)) return report;
+  if (auto changed = ChangedType(original_types, rewritten_types)) return Fault(*changed);
+  return report;
+}
+
+}  // namespace
+
+onnx::ModelProto StripWeights(const onnx::ModelProto& model, int64_t keep_bytes) {
+  return StrippedCopy(model, StrippedForm::kTyped, keep_bytes);
+}
+
+Status CheckInterfaceUnchanged(const onnx::ModelProto& original,
+                               const onnx::ModelProto& rewritten) {
+  if (Status same = CompareValues("input", original.graph().input(), rewritten.graph().input());
+      !same) {
+    return same;
+  }
+  return CompareValues("output", original.graph().output(), rewritten.graph().output());
+}
+
+Result<CheckReport> CheckModel(const onnx::ModelProto& original, const onnx::ModelProto& rewritten,
+                               const CheckOptions& options) {
+  try {
+    return Check(original, rewritten, options);
+  } catch (const std::exception& e) {
+    return Fault(e.what());
+  }
+}
+
+}  // namespace liger
