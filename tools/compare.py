@@ -4,9 +4,9 @@
     build/venv/bin/python tools/compare.py ORIGINAL.onnx PATCHED.onnx [--library build/release/lib/libliger_ort.so]
         [--inputs FILE.npz] [--size NAME=N ...] [--no-bodies] [--limit X]
 
-Without --inputs they are made: token ids, masks of ones, positions that count up, normal numbers else; axes that
-are symbolic get --size (default: batch 2, others 8). FILE.npz holds one array per input, named as the input or
-`in_<input>`. The patched model is run with the library (its kernels) and without it (the function bodies).
+Without --inputs they are made: token ids, masks of ones, positions that count up, normal numbers else. --size sets
+symbolic axes by their name or role: batch=2, sequence=8, past=4, vocabulary=32 are the defaults. FILE.npz holds
+one array per input, named as the input or `in_<input>`. The patched model is run with the library (its kernels) and without it (the function bodies).
 Prints the largest difference and the largest output. Exit code 0 if each is within --limit times the largest
 output (default 1e-5 for fp32, 5e-2 for 16-bit models), 1 if not, 2 if a model cannot be run.
 """
@@ -41,25 +41,28 @@ def open_session(path, library=None, profile=None, threads=0, level="all"):
 
 
 def make_inputs(session, sizes, seed=0):
-    """Plausible inputs from names, types and shapes; the same for every run of one seed."""
+    """Plausible inputs from names, types and shapes; the same for every run of one seed.
+
+    Symbolic axes get a size by name where `sizes` has it, else by their role: batch, sequence (of the new tokens),
+    past (of a cache), and past + sequence for the mask that covers both.
+    """
     random = np.random.default_rng(seed)
+    has_cache = any(v.name.startswith("past") for v in session.get_inputs())
+    batch, sequence = sizes.get("batch", 2), sizes.get("sequence", 8)
+    past = sizes.get("past", 4) if has_cache else 0
     inputs = {}
     for value in session.get_inputs():
-        shape = []
-        for axis, size in enumerate(value.shape):
-            if isinstance(size, int):
-                shape.append(size)
-            elif size in sizes:
-                shape.append(sizes[size])
-            else:
-                shape.append(2 if axis == 0 else 8)
+        is_cache, is_mask = value.name.startswith("past"), "mask" in value.name
+        roles = {0: batch, 1: past + sequence if is_mask else sequence, 2: past if is_cache else sequence}
+        shape = [size if isinstance(size, int) else sizes.get(size, roles.get(axis, sequence))
+                 for axis, size in enumerate(value.shape)]
         dtype = TYPES.get(value.type)
         if dtype is None:
             raise ValueError(f"input {value.name} is {value.type}: give it with --inputs")
-        if "mask" in value.name:
+        if is_mask:
             inputs[value.name] = np.ones(shape, dtype)
         elif "position" in value.name:
-            inputs[value.name] = np.broadcast_to(np.arange(shape[-1]), shape).astype(dtype)
+            inputs[value.name] = np.broadcast_to(past + np.arange(shape[-1]), shape).astype(dtype)
         elif np.issubdtype(dtype, np.integer):
             inputs[value.name] = random.integers(0, sizes.get("vocabulary", 32), shape).astype(dtype)
         else:
@@ -113,7 +116,7 @@ def main():
     parser.add_argument("--library", help="libliger_ort.so; without it only the bodies are run")
     parser.add_argument("--inputs", help=".npz with one array per input")
     parser.add_argument("--size", action="append", default=[], metavar="NAME=N",
-                        help="size of a symbolic axis, or vocabulary=N")
+                        help="size of a symbolic axis, by name or role")
     parser.add_argument("--no-bodies", action="store_true", help="do not run without the library")
     parser.add_argument("--limit", type=float, help="accepted difference, relative to the largest output")
     arguments = parser.parse_args()
