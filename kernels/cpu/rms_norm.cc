@@ -1,0 +1,181 @@
+// s = x + residual;  n = s / sqrt(mean(s^2) + epsilon);  y = n * (offset + scale)
+//
+// x, residual, y, sum: [rows, hidden_size] of T; scale: [hidden_size] of S. One row at a time in
+// two passes, the second of which finds the row in the first-level cache: the sum of squares, then
+// the product. Read once per row: x, residual, scale; written: y, sum.
+#include "rms_norm.h"
+
+#include "simd.h"
+
+namespace liger::cpu::LIGER_ISA {
+namespace {
+
+// Squares are summed in blocks: within one in 4 vectors of partial sums of A, of which each adds at
+// most kBlock / (4 * lanes) values, then over blocks in f64. The rounding error stays near that of
+// one block however long the row is.
+constexpr int64_t kBlock = 2048;
+
+template <typename A>
+double Total(typename Simd<A>::Vec v) {
+  double total = 0;
+  for (int i = 0; i < Simd<A>::kLanes; ++i) total += static_cast<double>(v[i]);
+  return total;
+}
+
+// Calls step(i, n) for the whole vectors (n == kLanes) and the rest of [0, size); step returns what
+// is to be squared and summed.
+template <typename A, typename Step>
+inline double SumOfSquares(int64_t size, Step step) {
+  constexpr int kLanes = Simd<A>::kLanes;
+  using Vec = typename Simd<A>::Vec;
+  double total = 0;
+  for (int64_t begin = 0; begin < size; begin += kBlock) {
+    const int64_t end = size - begin < kBlock ? size : begin + kBlock;
+    Vec sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};
+    int64_t i = begin;
+    for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
+      const Vec v0 = step.template operator()<false>(i, kLanes);
+      const Vec v1 = step.template operator()<false>(i + kLanes, kLanes);
+      const Vec v2 = step.template operator()<false>(i + 2 * kLanes, kLanes);
+      const Vec v3 = step.template operator()<false>(i + 3 * kLanes, kLanes);
+      sum0 += v0 * v0;
+      sum1 += v1 * v1;
+      sum2 += v2 * v2;
+      sum3 += v3 * v3;
+    }
+    for (; i + kLanes <= end; i += kLanes) {
+      const Vec v = step.template operator()<false>(i, kLanes);
+      sum0 += v * v;
+    }
+    if (i < end) {
+      const Vec v = step.template operator()<true>(i, static_cast<int>(end - i));
+      sum1 += v * v;
+    }
+    total += Total<A>((sum0 + sum1) + (sum2 + sum3));
+  }
+  return total;
+}
+
+template <typename A, typename T>
+struct LoadStep {
+  const T* x;
+  template <bool kPart>
+  typename Simd<A>::Vec operator()(int64_t i, int n) const {
+    return LoadSome<kPart, A>(x + i, n);
+  }
+};
+
+// Writes the sum, rounded to T, and returns it as it will be read back.
+template <typename A, typename T>
+struct AddStep {
+  const T* x;
+  const T* residual;
+  T* sum;
+  template <bool kPart>
+  typename Simd<A>::Vec operator()(int64_t i, int n) const {
+    StoreSome<kPart, A>(sum + i, LoadSome<kPart, A>(x + i, n) + LoadSome<kPart, A>(residual + i, n),
+                        n);
+    return LoadSome<kPart, A>(static_cast<const T*>(sum + i), n);
+  }
+};
+
+template <typename A, typename T, typename S, Rounding kRounding>
+struct Product {
+  using Vec = typename Simd<A>::Vec;
+  const T* x;
+  const S* scale;
+  T* y;
+  Vec rstd;
+  Vec offset;
+
+  template <bool kPart>
+  void At(int64_t i, int n) const {
+    Vec v = Round<kRounding, A>(LoadSome<kPart, A>(x + i, n) * rstd);
+    if (scale != nullptr) {
+      const Vec w = Round<kRounding, A>(LoadSome<kPart, A>(scale + i, n));
+      v = Round<kRounding, A>(v * Round<kRounding, A>(offset + w));
+    }
+    StoreSome<kPart, A>(y + i, v, n);
+  }
+
+  void Row(int64_t size) const {
+    constexpr int kLanes = Simd<A>::kLanes;
+    int64_t i = 0;
+    for (; i + kLanes <= size; i += kLanes) At<false>(i, kLanes);
+    if (i < size) At<true>(i, static_cast<int>(size - i));
+  }
+};
+
+template <typename A, typename T, typename S, Rounding kRounding>
+void Rows(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
+  const int64_t size = args.hidden_size;
+  if (size == 0) return;
+  const A offset = Round<kRounding, A>(Broadcast(static_cast<A>(args.offset)))[0];
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(args.x) + row * size;
+    T* y = static_cast<T*>(args.y) + row * size;
+    double squares = 0;
+    if (args.residual != nullptr) {
+      const T* residual = static_cast<const T*>(args.residual) + row * size;
+      // Without a place of its own the sum waits in y, which has the same dtype.
+      T* sum = args.sum != nullptr ? static_cast<T*>(args.sum) + row * size : y;
+      squares = SumOfSquares<A>(size, AddStep<A, T>{x, residual, sum});
+      x = sum;
+    } else {
+      squares = SumOfSquares<A>(size, LoadStep<A, T>{x});
+    }
+    const double mean = squares / static_cast<double>(size);
+    const A rstd = static_cast<A>(1.0 / __builtin_sqrt(mean + static_cast<double>(args.epsilon)));
+    Product<A, T, S, kRounding>{x, static_cast<const S*>(args.scale), y, Broadcast(rstd),
+                                Broadcast(offset)}
+        .Row(size);
+  }
+}
+
+template <typename A, typename T, typename S>
+void DispatchRounding(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
+  switch (args.scale_type) {
+    case LIGER_F16:
+      return Rows<A, T, S, Rounding::kF16>(args, begin, end);
+    case LIGER_BF16:
+      return Rows<A, T, S, Rounding::kBF16>(args, begin, end);
+    case LIGER_F32:
+      return Rows < A, T, S, sizeof(A) == 4 ? Rounding::kNone : Rounding::kF32 > (args, begin, end);
+    default:
+      return Rows<A, T, S, Rounding::kNone>(args, begin, end);
+  }
+}
+
+template <typename T, typename S>
+void DispatchArithmetic(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
+  if constexpr (sizeof(T) == 8) {
+    DispatchRounding<double, T, S>(args, begin, end);
+  } else if (args.stash_type == LIGER_F64 || args.scale_type == LIGER_F64) {
+    DispatchRounding<double, T, S>(args, begin, end);
+  } else {
+    DispatchRounding<float, T, S>(args, begin, end);
+  }
+}
+
+template <typename T>
+void DispatchScale(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
+  if (args.scale_dtype == args.dtype) return DispatchArithmetic<T, T>(args, begin, end);
+  DispatchArithmetic<T, F32>(args, begin, end);
+}
+
+}  // namespace
+
+void RmsNorm(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
+  switch (args.dtype) {
+    case LIGER_F16:
+      return DispatchScale<F16>(args, begin, end);
+    case LIGER_BF16:
+      return DispatchScale<BF16>(args, begin, end);
+    case LIGER_F64:
+      return DispatchScale<F64>(args, begin, end);
+    default:
+      return DispatchArithmetic<F32, F32>(args, begin, end);
+  }
+}
+
+}  // namespace liger::cpu::LIGER_ISA

@@ -1,0 +1,415 @@
+// Vectors of f32 or f64 lanes, their loads and stores in four storage types, roundings, exp.
+//
+//   using V = Simd<float>;
+//   V::Vec v = Load<float>(p);                 // p: const F16*, V::kLanes elements
+//   Store<float>(q, v * v);
+//
+// Written with the compiler's vector types. Each kernel file is compiled once per instruction set
+// with LIGER_ISA naming it; everything here lives in a namespace of that name, so that code for a
+// newer processor never replaces code for an older one at link time. For the same reason no header
+// with inline functions of the standard library is included.
+#pragma once
+
+#include <stdint.h>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+#ifndef LIGER_ISA
+#error "LIGER_ISA names the instruction set this file is compiled for"
+#endif
+
+namespace liger::cpu::LIGER_ISA {
+
+#if defined(__AVX512F__)
+inline constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+inline constexpr int kVectorBytes = 32;
+#else
+inline constexpr int kVectorBytes = 16;
+#endif
+
+// Storage types. They are bytes, so that a pointer to them needs no alignment.
+struct F32 {
+  unsigned char bytes[4];
+};
+struct F64 {
+  unsigned char bytes[8];
+};
+struct F16 {
+  unsigned char bytes[2];
+};
+struct BF16 {
+  unsigned char bytes[2];
+};
+
+template <typename T>
+inline constexpr bool kIsF16 = false;
+template <>
+inline constexpr bool kIsF16<F16> = true;
+
+template <typename A>
+struct Simd;
+
+template <>
+struct Simd<float> {
+  static constexpr int kLanes = kVectorBytes / 4;
+  typedef float Vec __attribute__((vector_size(kVectorBytes)));
+  typedef int32_t Int __attribute__((vector_size(kVectorBytes)));
+  typedef uint32_t UInt __attribute__((vector_size(kVectorBytes)));
+  typedef uint16_t Half __attribute__((vector_size(kVectorBytes / 2)));
+};
+
+template <>
+struct Simd<double> {
+  static constexpr int kLanes = kVectorBytes / 8;
+  typedef double Vec __attribute__((vector_size(kVectorBytes)));
+  typedef int64_t Int __attribute__((vector_size(kVectorBytes)));
+  typedef uint64_t UInt __attribute__((vector_size(kVectorBytes)));
+  typedef float Float __attribute__((vector_size(kVectorBytes / 2)));
+};
+
+using F32Vec = Simd<float>::Vec;
+using F64Vec = Simd<double>::Vec;
+
+template <typename A>
+inline typename Simd<A>::Vec Broadcast(A value) {
+  return typename Simd<A>::Vec{} + value;
+}
+
+template <typename To, typename From>
+inline To BitCast(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+// --- f16 and bf16 against f32
+// -----------------------------------------------------------------------
+
+inline F32Vec WidenF16(Simd<float>::Half half) {
+#if defined(__AVX512F__)
+  // The masked forms: GCC 12 takes the others for uses of an uninitialised value.
+  return _mm512_maskz_cvtph_ps(0xffff, BitCast<__m256i>(half));
+#elif defined(__F16C__) && defined(__AVX2__)
+  return _mm256_cvtph_ps(BitCast<__m128i>(half));
+#else
+  using UInt = Simd<float>::UInt;
+  const UInt bits = __builtin_convertvector(half, UInt);
+  const UInt magnitude = bits & 0x7fff;
+  // The exponent's bias grows from 15 to 127, and that of inf and NaN from 31 to 255.
+  const UInt normal = (magnitude << 13) + (112u << 23);
+  const UInt special = normal + (112u << 23);
+  const UInt subnormal = BitCast<UInt>(
+      __builtin_convertvector(BitCast<Simd<float>::Int>(magnitude), F32Vec) * 0x1p-24f);
+  UInt out = magnitude >= 0x7c00u ? special : normal;
+  out = magnitude < 0x400u ? subnormal : out;
+  return BitCast<F32Vec>(out | ((bits & 0x8000u) << 16));
+#endif
+}
+
+inline Simd<float>::Half NarrowF16(F32Vec v) {
+#if defined(__AVX512F__)
+  return BitCast<Simd<float>::Half>(
+      _mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__F16C__) && defined(__AVX2__)
+  return BitCast<Simd<float>::Half>(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+#else
+  using UInt = Simd<float>::UInt;
+  const UInt bits = BitCast<UInt>(v);
+  const UInt magnitude = bits & 0x7fffffffu;
+  UInt normal = magnitude - (112u << 23);
+  normal = (normal + 0xfffu + ((normal >> 13) & 1u)) >> 13;
+  normal = normal > 0x7c00u ? UInt{} + 0x7c00u : normal;
+  // Below 2^-14 the result counts units of 2^-24, which is the unit of the last place of 0.5.
+  const UInt subnormal = BitCast<UInt>(BitCast<F32Vec>(magnitude) + 0.5f) - BitCast<uint32_t>(0.5f);
+  UInt out = magnitude < 0x38800000u ? subnormal : normal;
+  out = magnitude > 0x7f800000u ? UInt{} + 0x7e00u : out;
+  return __builtin_convertvector(out | ((bits >> 16) & 0x8000u), Simd<float>::Half);
+#endif
+}
+
+// The bits of v rounded to bf16 (nearest even, NaN kept quiet), still in the upper half of each
+// lane.
+inline Simd<float>::UInt RoundBitsToBF16(F32Vec v) {
+  using UInt = Simd<float>::UInt;
+  const UInt bits = BitCast<UInt>(v);
+  const UInt rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  return v != v ? (bits | 0x400000u) : rounded;
+}
+
+inline F32Vec WidenBF16(Simd<float>::Half half) {
+  return BitCast<F32Vec>(__builtin_convertvector(half, Simd<float>::UInt) << 16);
+}
+
+inline Simd<float>::Half NarrowBF16(F32Vec v) {
+  return __builtin_convertvector(RoundBitsToBF16(v) >> 16, Simd<float>::Half);
+}
+
+// --- Loads and stores of whole vectors
+// --------------------------------------------------------------
+
+template <typename Raw>
+inline Raw LoadRaw(const void* p) {
+  Raw raw;
+  __builtin_memcpy(&raw, p, sizeof(raw));
+  return raw;
+}
+
+template <typename Raw>
+inline void StoreRaw(void* p, const Raw& raw) {
+  __builtin_memcpy(p, &raw, sizeof(raw));
+}
+
+template <typename A, typename T>
+struct Memory;  // Load and Store of Simd<A>::kLanes elements of T
+
+template <>
+struct Memory<float, F32> {
+  static F32Vec Load(const F32* p) { return LoadRaw<F32Vec>(p); }
+  static void Store(F32* p, F32Vec v) { StoreRaw(p, v); }
+};
+
+template <>
+struct Memory<float, F16> {
+  static F32Vec Load(const F16* p) { return WidenF16(LoadRaw<Simd<float>::Half>(p)); }
+  static void Store(F16* p, F32Vec v) { StoreRaw(p, NarrowF16(v)); }
+};
+
+template <>
+struct Memory<float, BF16> {
+  static F32Vec Load(const BF16* p) { return WidenBF16(LoadRaw<Simd<float>::Half>(p)); }
+  static void Store(BF16* p, F32Vec v) { StoreRaw(p, NarrowBF16(v)); }
+};
+
+template <>
+struct Memory<double, F64> {
+  static F64Vec Load(const F64* p) { return LoadRaw<F64Vec>(p); }
+  static void Store(F64* p, F64Vec v) { StoreRaw(p, v); }
+};
+
+template <>
+struct Memory<double, F32> {
+  static F64Vec Load(const F32* p) {
+    return __builtin_convertvector(LoadRaw<Simd<double>::Float>(p), F64Vec);
+  }
+  static void Store(F32* p, F64Vec v) {
+    StoreRaw(p, __builtin_convertvector(v, Simd<double>::Float));
+  }
+};
+
+// v in f32, rounded to odd: a second rounding to a half type then gives what one rounding would
+// have.
+inline Simd<double>::Float RoundToOdd(F64Vec v) {
+  Simd<double>::Float out = __builtin_convertvector(v, Simd<double>::Float);
+  for (int i = 0; i < Simd<double>::kLanes; ++i) {
+    const double exact = v[i];
+    const double rounded = static_cast<double>(out[i]);
+    const uint32_t bits = BitCast<uint32_t>(static_cast<float>(out[i]));
+    if (rounded == exact || exact != exact || (bits & 1u) != 0) continue;
+    const bool too_large = __builtin_fabs(rounded) > __builtin_fabs(exact);
+    out[i] = BitCast<float>(too_large ? bits - 1 : bits + 1);
+  }
+  return out;
+}
+
+// Half types in f64 arithmetic: rare (a graph that asks for f64 statistics), hence through f32
+// vectors half of whose lanes are unused.
+template <typename T>
+struct HalfAsDouble {
+  static constexpr int kLanes = Simd<double>::kLanes;
+
+  static F64Vec Load(const T* p) {
+    T wide[Simd<float>::kLanes] = {};
+    __builtin_memcpy(wide, p, kLanes * sizeof(T));
+    const F32Vec v = Memory<float, T>::Load(wide);
+    return __builtin_convertvector(LoadRaw<Simd<double>::Float>(&v), F64Vec);
+  }
+  static void Store(T* p, F64Vec v) {
+    const Simd<double>::Float narrow = RoundToOdd(v);
+    F32Vec padded = {};
+    __builtin_memcpy(&padded, &narrow, sizeof(narrow));
+    T wide[Simd<float>::kLanes];
+    Memory<float, T>::Store(wide, padded);
+    __builtin_memcpy(p, wide, kLanes * sizeof(T));
+  }
+};
+
+template <>
+struct Memory<double, F16> : HalfAsDouble<F16> {};
+template <>
+struct Memory<double, BF16> : HalfAsDouble<BF16> {};
+
+template <typename A, typename T>
+inline typename Simd<A>::Vec Load(const T* p) {
+  return Memory<A, T>::Load(p);
+}
+
+template <typename A, typename T>
+inline void Store(T* p, typename Simd<A>::Vec v) {
+  Memory<A, T>::Store(p, v);
+}
+
+// The first n < kLanes elements; the other lanes are zero.
+template <typename A, typename T>
+inline typename Simd<A>::Vec LoadPart(const T* p, int n) {
+  T padded[Simd<A>::kLanes] = {};
+  for (int i = 0; i < n; ++i) padded[i] = p[i];
+  return Load<A>(static_cast<const T*>(padded));
+}
+
+template <typename A, typename T>
+inline void StorePart(T* p, typename Simd<A>::Vec v, int n) {
+  T padded[Simd<A>::kLanes];
+  Store<A>(static_cast<T*>(padded), v);
+  for (int i = 0; i < n; ++i) p[i] = padded[i];
+}
+
+// Whole or partial, decided at compile time: loops are written once and instantiated for both.
+template <bool kPart, typename A, typename T>
+inline typename Simd<A>::Vec LoadSome(const T* p, int n) {
+  if constexpr (kPart) return LoadPart<A>(p, n);
+  return Load<A>(p);
+}
+
+template <bool kPart, typename A, typename T>
+inline void StoreSome(T* p, typename Simd<A>::Vec v, int n) {
+  if constexpr (kPart) {
+    StorePart<A>(p, v, n);
+  } else {
+    Store<A>(p, v);
+  }
+}
+
+// --- Roundings inside a computation
+// -----------------------------------------------------------------
+
+enum class Rounding { kNone, kF32, kF16, kBF16 };
+
+template <Rounding kRounding, typename A>
+inline typename Simd<A>::Vec Round(typename Simd<A>::Vec v) {
+  if constexpr (kRounding == Rounding::kNone) {
+    return v;
+  } else if constexpr (sizeof(A) == 4) {
+    if constexpr (kRounding == Rounding::kF16) {
+      return WidenF16(NarrowF16(v));
+    } else if constexpr (kRounding == Rounding::kBF16) {
+      return BitCast<F32Vec>(RoundBitsToBF16(v) & 0xffff0000u);
+    } else {
+      return v;
+    }
+  } else {
+    if constexpr (kRounding == Rounding::kF32) {
+      return __builtin_convertvector(__builtin_convertvector(v, Simd<double>::Float), F64Vec);
+    } else if constexpr (kRounding == Rounding::kF16) {
+      F16 stored[Simd<double>::kLanes];
+      Store<double>(static_cast<F16*>(stored), v);
+      return Load<double>(static_cast<const F16*>(stored));
+    } else {
+      BF16 stored[Simd<double>::kLanes];
+      Store<double>(static_cast<BF16*>(stored), v);
+      return Load<double>(static_cast<const BF16*>(stored));
+    }
+  }
+}
+
+// --- Shuffles
+// ---------------------------------------------------------------------------------------
+
+template <int... kI>
+struct Indices {};
+
+template <int kN, int... kI>
+struct MakeIndices : MakeIndices<kN - 1, kN - 1, kI...> {};
+template <int... kI>
+struct MakeIndices<0, kI...> {
+  using Type = Indices<kI...>;
+};
+
+template <typename A>
+using LaneIndices = typename MakeIndices<Simd<A>::kLanes>::Type;
+
+// The elements at even (odd) places of the concatenation of a and b.
+template <typename V, int... kI>
+inline V EvenLanes(V a, V b, Indices<kI...>) {
+  return __builtin_shufflevector(a, b, (2 * kI)...);
+}
+template <typename V, int... kI>
+inline V OddLanes(V a, V b, Indices<kI...>) {
+  return __builtin_shufflevector(a, b, (2 * kI + 1)...);
+}
+
+// a0 b0 a1 b1 ...: the first and the second vector of it.
+template <typename V, int... kI>
+inline V ZipLow(V a, V b, Indices<kI...>) {
+  constexpr int kLanes = sizeof...(kI);
+  return __builtin_shufflevector(a, b, (kI / 2 + (kI % 2) * kLanes)...);
+}
+template <typename V, int... kI>
+inline V ZipHigh(V a, V b, Indices<kI...>) {
+  constexpr int kLanes = sizeof...(kI);
+  return __builtin_shufflevector(a, b, (kLanes / 2 + kI / 2 + (kI % 2) * kLanes)...);
+}
+
+// --- exp
+// --------------------------------------------------------------------------------------------
+
+// exp(x) = 2^n exp(r), x = n ln 2 + r with |r| <= ln(2) / 2, exp(r) by its Taylor polynomial, whose
+// rest is below 2^-27 (f32, degree 7) and 2^-57 (f64, degree 13). ln 2 is taken in two parts, the
+// first with so few bits that n times it is exact. 2^n is applied as two factors, since n reaches
+// beyond the exponents of normal numbers at both ends: overflow to inf and gradual underflow follow
+// by themselves. NaN stays. The exponent is unsigned and wraps; it is made positive before it is
+// halved.
+inline F32Vec Exp(F32Vec x) {
+  using UInt = Simd<float>::UInt;
+  constexpr float kShift = 0x1.8p23f;  // adding it rounds to an integer in the low bits
+  x = x > 90.0f ? Broadcast(90.0f) : x;
+  x = x < -105.0f ? Broadcast(-105.0f) : x;
+  const F32Vec shifted = x * 0x1.715476p+0f + kShift;
+  const F32Vec n = shifted - kShift;
+  const UInt exponent = BitCast<UInt>(shifted) - BitCast<uint32_t>(kShift);
+  F32Vec r = x - n * 0x1.62ep-1f;
+  r = r - n * 0x1.0bfbe8p-15f;
+  F32Vec p = r * (1.0f / 5040) + 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  const UInt first = ((exponent + 256) >> 1) - 128;
+  const UInt second = exponent - first;
+  return p * BitCast<F32Vec>((first + 127) << 23) * BitCast<F32Vec>((second + 127) << 23);
+}
+
+inline F64Vec Exp(F64Vec x) {
+  using UInt = Simd<double>::UInt;
+  constexpr double kShift = 0x1.8p52;
+  x = x > 710.0 ? Broadcast(710.0) : x;
+  x = x < -746.0 ? Broadcast(-746.0) : x;
+  const F64Vec shifted = x * 0x1.71547652b82fep+0 + kShift;
+  const F64Vec n = shifted - kShift;
+  const UInt exponent = BitCast<UInt>(shifted) - BitCast<uint64_t>(kShift);
+  F64Vec r = x - n * 0x1.62e42fee00000p-1;
+  r = r - n * 0x1.a39ef35793c76p-33;
+  F64Vec p = r * (1.0 / 6227020800) + 1.0 / 479001600;
+  p = p * r + 1.0 / 39916800;
+  p = p * r + 1.0 / 3628800;
+  p = p * r + 1.0 / 362880;
+  p = p * r + 1.0 / 40320;
+  p = p * r + 1.0 / 5040;
+  p = p * r + 1.0 / 720;
+  p = p * r + 1.0 / 120;
+  p = p * r + 1.0 / 24;
+  p = p * r + 1.0 / 6;
+  p = p * r + 0.5;
+  p = p * r + 1.0;
+  p = p * r + 1.0;
+  const UInt first = ((exponent + 2048) >> 1) - 1024;
+  const UInt second = exponent - first;
+  return p * BitCast<F64Vec>((first + 1023) << 52) * BitCast<F64Vec>((second + 1023) << 52);
+}
+
+}  // namespace liger::cpu::LIGER_ISA

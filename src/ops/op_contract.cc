@@ -1,0 +1,46 @@
+#include "ops/op_contract.h"
+
+#include <algorithm>
+
+namespace liger {
+
+std::string_view ProviderName(Provider provider) {
+  return provider == Provider::kCpu ? "cpu" : "cuda";
+}
+
+std::optional<Provider> ParseProvider(std::string_view name) {
+  if (name == "cpu") return Provider::kCpu;
+  if (name == "cuda") return Provider::kCuda;
+  return std::nullopt;
+}
+
+DType TypeTuple::Find(std::string_view symbol) const {
+  for (const TypeBinding& binding : types) {
+    if (binding.symbol == symbol) return binding.dtype;
+  }
+  return DType::kUndefined;
+}
+
+const AttributeSpec* OpContract::FindAttribute(std::string_view name) const {
+  const auto found = std::find_if(attributes.begin(), attributes.end(),
+                                  [&](const AttributeSpec& spec) { return spec.name == name; });
+  return found == attributes.end() ? nullptr : &*found;
+}
+
+const OpContract* FindContract(std::string_view op_type) {
+  for (const OpContract& contract : Contracts()) {
+    if (contract.op_type == op_type) return &contract;
+  }
+  return nullptr;
+}
+
+bool HasKernel(const OpContract& contract, Provider provider, std::span<const TypeBinding> types) {
+  return std::any_of(contract.kernels.begin(), contract.kernels.end(), [&](const TypeTuple& tuple) {
+    return tuple.provider == provider &&
+           std::all_of(types.begin(), types.end(), [&](const TypeBinding& wanted) {
+             return wanted.dtype != DType::kUndefined && tuple.Find(wanted.symbol) == wanted.dtype;
+           });
+  });
+}
+
+}  // namespace liger

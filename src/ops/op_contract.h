@@ -1,0 +1,81 @@
+// The contract of each fused op as a value: what the ONNX schema, the library's registrations and
+// the planner's question "is there a kernel for these dtypes" are all made from.
+//
+//   const OpContract* op = FindContract("LigerRMSNorm");
+//   const TypeBinding types[] = {{"T", DType::kF16}, {"S", DType::kF32}};
+//   if (!HasKernel(*op, Provider::kCpu, types)) ...
+//
+// The tables are generated from patches/ops/*.yaml at build time and live as long as the program.
+// They are sorted by op type. Nothing here reads YAML.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "base/dtype.h"
+
+namespace liger {
+
+// The domain of every fused op and the version that models import.
+inline constexpr std::string_view kOpDomain = "liger";
+inline constexpr int kOpDomainVersion = 1;
+
+enum class Provider { kCpu, kCuda };
+
+// "cpu", "cuda".
+std::string_view ProviderName(Provider provider);
+std::optional<Provider> ParseProvider(std::string_view name);
+
+struct Port {
+  std::string_view name;
+  std::string_view type_symbol;  // "T", "S": bound to a dtype by a TypeTuple
+  bool optional = false;
+};
+
+enum class AttributeKind { kInt, kFloat, kString, kDType };
+
+struct AttributeSpec {
+  std::string_view name;
+  AttributeKind kind = AttributeKind::kInt;  // kDType is an int that holds an ONNX dtype number
+  std::span<const std::string_view> values;  // allowed strings; empty: any value of the kind
+};
+
+struct TypeBinding {
+  std::string_view symbol;
+  DType dtype = DType::kUndefined;
+};
+
+// One kernel: the provider that has it and the dtype of every type symbol.
+struct TypeTuple {
+  Provider provider = Provider::kCpu;
+  std::span<const TypeBinding> types;
+
+  // The dtype bound to `symbol`; kUndefined where the tuple has no such symbol.
+  DType Find(std::string_view symbol) const;
+};
+
+struct OpContract {
+  std::string_view op_type;
+  int since_version = 1;
+  std::string_view module;   // "rms_norm": the module people switch on and off
+  std::string_view algebra;  // one line for people
+  std::span<const Port> inputs;
+  std::span<const Port> outputs;
+  std::span<const AttributeSpec> attributes;
+  std::span<const TypeTuple> kernels;
+
+  const AttributeSpec* FindAttribute(std::string_view name) const;
+};
+
+// Every fused op, sorted by op type.
+std::span<const OpContract> Contracts();
+
+// The contract of `op_type`, or null.
+const OpContract* FindContract(std::string_view op_type);
+
+// Whether `provider` has a kernel for the dtypes in `types`. A symbol that is not named in `types`
+// (of an absent optional input) may have any dtype; a name the op does not know never has a kernel.
+bool HasKernel(const OpContract& contract, Provider provider, std::span<const TypeBinding> types);
+
+}  // namespace liger
