@@ -233,6 +233,12 @@ get_ort_headers() {
   say "ONNX Runtime headers: build/deps/onnxruntime/include ($ort_headers_version)"
 }
 
+mkdir -p "$build"
+exec 9>"$build/.setup.lock"
+if ! flock -n 9; then
+  say "another set-up is running in this checkout: waiting for it"
+  flock 9
+fi
 install_debian_packages
 check_tools
 make_virtual_environment

@@ -64,9 +64,12 @@ check() {
 
 # sources PATTERN...: files of the repository by name, one a line. Works in a checkout and in an unpacked archive.
 sources() {
-  local pattern names=()
+  local pattern names=() folder folders=()
   for pattern in "$@"; do names+=(-o -name "$pattern"); done
-  (cd "$root" && find src kernels tools tests .ci -type f \( "${names[@]:1}" \) 2>/dev/null | sort)
+  for folder in src kernels tools tests .ci; do
+    if [[ -d $root/$folder ]]; then folders+=("$folder"); fi
+  done
+  (cd "$root" && find "${folders[@]}" -type f \( "${names[@]:1}" \) | sort)
 }
 
 check_format() {

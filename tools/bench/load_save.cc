@@ -1,5 +1,5 @@
-// The least that any program written against ONNX's protobuf classes does to a file: parse, serialise, write.
-// The yardstick of tools/bench_patch.sh. External data is neither read nor moved.
+// The least that any program written against ONNX's protobuf classes does to a file: parse,
+// serialise, write. The yardstick of tools/bench_patch.sh. External data is neither read nor moved.
 //
 //   load_save IN.onnx OUT.onnx
 
