@@ -24,6 +24,15 @@ bool IsPipelineType(std::string_view type) {
   return type == "decoder" || type == "decoder-pipeline";
 }
 
+// A package of classes serves several model types (gemma3 and gemma3_text), so a package that no
+// family map claims does not contradict a type that extends its name.
+bool Disagrees(const Evidence& evidence, std::string_view family) {
+  if (evidence.family.empty() || evidence.family == family) return false;
+  const bool extends = !evidence.known && family.size() > evidence.family.size() + 1 &&
+                       family.starts_with(evidence.family) && family[evidence.family.size()] == '_';
+  return !extends;
+}
+
 class Inference {
  public:
   Inference(const GraphModel& model, const fs::path& model_path, const FamilyRegistry& registry)
@@ -221,7 +230,9 @@ class Inference {
       const size_t dot = rest.find('.');
       if (dot != std::string_view::npos) {
         meaning.package = rest.substr(0, dot);
-        meaning.decides = true;
+        // Another file in the folder of a known family holds none of its models.
+        meaning.head = registry_.Find(meaning.package);
+        meaning.decides = meaning.head == nullptr;
       }
     }
     return meaning;
@@ -314,7 +325,7 @@ class Inference {
       }
     }
     for (const Evidence& evidence : info_.evidence) {
-      if (!evidence.family.empty() && evidence.family != info_.named) {
+      if (Disagrees(evidence, info_.named)) {
         info_.disagreements.push_back(ToString(evidence) + " speaks for " + evidence.family +
                                       ", not " + info_.named);
       }
@@ -322,8 +333,8 @@ class Inference {
     std::vector<std::string> candidates;
     if (!info_.known()) {
       candidates = part_families_;
-      const std::vector<std::string>& more =
-          info_.named.empty() ? structure_families_ : (nearest_ = registry_.Nearest(info_.named));
+      const std::vector<std::string> more =
+          info_.named.empty() ? structure_families_ : registry_.Nearest(info_.named);
       candidates.insert(candidates.end(), more.begin(), more.end());
     }
     for (std::string& candidate : candidates) {
@@ -345,7 +356,6 @@ class Inference {
   FamilyInfo info_;
   std::vector<std::string> part_families_;       // families of parts: text_config, norms, ...
   std::vector<std::string> structure_families_;  // families whose parameter names fit
-  std::vector<std::string> nearest_;
 };
 
 // Numbers of another family's configuration say nothing about this model.
@@ -393,7 +403,7 @@ Result<FamilyInfo> ChooseFamily(std::string_view name, FamilyInfo inferred,
   info.decided_by = "--family";
   for (Evidence& evidence : info.evidence) {
     evidence.decided = false;
-    if (head == nullptr || evidence.family.empty() || evidence.family == info.family) continue;
+    if (head == nullptr || !Disagrees(evidence, info.family)) continue;
     info.disagreements.push_back(ToString(evidence) + " speaks for " + evidence.family + ", not " +
                                  info.family);
   }
@@ -424,8 +434,10 @@ Error UndecidedFamilyError(const FamilyInfo& info, const FamilyRegistry& registr
   }
   error.hint += ". ";
   if (!info.candidates.empty()) {
-    error.hint += "It could be " + JoinAlternatives(info.candidates) + ": if so, say --family " +
-                  info.candidates.front() + ". ";
+    error.hint += info.named.empty() ? "Its structure fits " : "Nearest families: ";
+    error.hint += info.named.empty()
+                      ? JoinAlternatives(info.candidates) + ", which --family names. "
+                      : JoinNames(info.candidates) + ". ";
   }
   error.hint += "Known families: " + JoinNames(registry.names()) +
                 "; --family any patches by structure alone; a family is added as "

@@ -94,6 +94,8 @@ bool ReadNodeName(std::string_view name, std::vector<ModuleScope>* scopes) {
   }
   if (name.starts_with('/')) name.remove_prefix(1);
   if (name.empty()) return false;
+  // A word glued to the path of another node or value: "InsertedPrecisionFreeCast_/model/norm/Mul".
+  if (name.substr(0, name.find('/')).ends_with('_')) return false;
   std::string path;
   while (true) {
     const size_t slash = name.find('/');
@@ -124,12 +126,16 @@ bool ParsePythonStringList(std::string_view text, std::vector<std::string>* item
     if (text[i] == close) break;
     const char quote = text[i];
     if (quote != '\'' && quote != '"') return false;
+    ++i;
     std::string item;
-    for (++i; i < text.size() && text[i] != quote; ++i) {
-      if (text[i] != '\\') {
-        item += text[i];
-        continue;
-      }
+    while (true) {
+      const size_t end = text.find(quote, i);
+      if (end == std::string_view::npos) return false;
+      const size_t escape = text.substr(0, end).find('\\', i);
+      const size_t special = std::min(end, escape);
+      item.append(text, i, special - i);
+      i = special;
+      if (text[i] == quote) break;
       if (++i >= text.size()) return false;
       switch (text[i]) {
         case 'n':
@@ -146,13 +152,13 @@ bool ParsePythonStringList(std::string_view text, std::vector<std::string>* item
         case '"':
           item += text[i];
           break;
-        default:
+        default:  // \x41, \u00e9: kept as written
           item += '\\';
           item += text[i];
-          break;  // \x41, \u00e9: kept as written
+          break;
       }
+      ++i;
     }
-    if (i >= text.size()) return false;
     ++i;
     items->push_back(std::move(item));
     skip_spaces();

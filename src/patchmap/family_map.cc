@@ -374,6 +374,10 @@ std::optional<FamilyHead> ScanHead(std::string_view file, std::string_view text)
     }
     if (list != nullptr && !ScanList(value, list)) return std::nullopt;
   }
+  // Keys may stand in any order: a head that goes on behind `modules:` is not all read.
+  for (size_t i = 0; i < text.size(); i = std::min(text.find('\n', i), text.size() - 1) + 1) {
+    if (text[i] != ' ' && text[i] != '#' && text[i] != '\n') return std::nullopt;
+  }
   if (!complete || head.family != FileStem(file) || !IsSnakeCase(head.family) ||
       head.family == "any" || head.model_types.empty() || head.architectures.empty() ||
       head.package.empty()) {

@@ -80,10 +80,10 @@ Status ReadFolder(const fs::path& folder, std::map<std::string, Source, std::les
 
 }  // namespace
 
-Result<FamilyRegistry> FamilyRegistry::Load(std::span<const PatchFile> embedded,
+Result<FamilyRegistry> FamilyRegistry::Load(std::span<const EmbeddedFile> embedded,
                                             const std::optional<fs::path>& patches_dir) {
   std::map<std::string, Source, std::less<>> sources;
-  for (const PatchFile& file : embedded) {
+  for (const EmbeddedFile& file : embedded) {
     if (!file.path.starts_with(kFamilyFolder) || !file.path.ends_with(".yaml")) continue;
     sources[FamilyOf(file.path.substr(kFamilyFolder.size()))] =
         Source{std::string(file.path), std::string(file.contents)};

@@ -1,7 +1,7 @@
 // All families that this run knows: those embedded in the program, replaced and extended by a
 // folder.
 //
-//   Result<FamilyRegistry> registry = FamilyRegistry::Load(embedded, patches_dir);
+//   Result<FamilyRegistry> registry = FamilyRegistry::Load(EmbeddedPatches(), patches_dir);
 //   const FamilyHead* head = registry->Find("qwq");          // the head of qwen2
 //   Result<FamilyMap> map = registry->LoadMap(head->family);  // parsed here, not before
 //
@@ -19,19 +19,14 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ops/embedded_patches.h"
 #include "patchmap/family_map.h"
 
 namespace liger {
 
-// A file of patches/, by its path below that folder. Files outside families/ are ignored.
-struct PatchFile {
-  std::string_view path;
-  std::string_view contents;
-};
-
 class FamilyRegistry {
  public:
-  static Result<FamilyRegistry> Load(std::span<const PatchFile> embedded,
+  static Result<FamilyRegistry> Load(std::span<const EmbeddedFile> embedded,
                                      const std::optional<std::filesystem::path>& patches_dir);
 
   // Sorted by family.

@@ -6,22 +6,26 @@
 namespace liger {
 namespace {
 
-// Levenshtein distance; names longer than 128 characters are compared by their first 128.
+constexpr size_t kLongestName = 128;
+
+// Edits that lead from `a` to `b`: characters inserted, dropped, replaced, or two neighbours
+// swapped.
 size_t EditDistance(std::string_view a, std::string_view b) {
-  a = a.substr(0, 128);
-  b = b.substr(0, 128);
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  std::vector<size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) above[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+      const size_t replaced = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({replaced, above[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
     }
+    before.swap(above);
+    above.swap(row);
   }
-  return row[b.size()];
+  return above[b.size()];
 }
 
 }  // namespace
@@ -31,13 +35,14 @@ std::vector<std::string> NearestNames(std::string_view name, std::span<const std
   std::vector<std::pair<size_t, std::string>> ranked;
   for (const std::string& candidate : known) {
     if (name.empty() || candidate.empty()) continue;
+    if (name.size() > kLongestName || candidate.size() > kLongestName) continue;
     const size_t shorter = std::min(name.size(), candidate.size());
     const bool one_begins_with_other =
         shorter >= 3 && name.substr(0, shorter) == std::string_view(candidate).substr(0, shorter);
     const size_t distance = EditDistance(name, candidate);
     if (one_begins_with_other) {
-      ranked.emplace_back(std::min(distance, size_t{1}), candidate);
-    } else if (3 * distance <= std::max(name.size(), candidate.size())) {
+      ranked.emplace_back(0, candidate);
+    } else if (3 * distance <= std::max(name.size(), candidate.size()) + 1) {
       ranked.emplace_back(distance, candidate);
     }
   }

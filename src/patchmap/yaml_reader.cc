@@ -110,6 +110,8 @@ class TreeBuilder : public YAML::EventHandler {
       }
       parent.key = std::move(node);
     } else {
+      // The parser places a missing value at whatever comes next; its key says more.
+      if (node.kind == YamlNode::Kind::kNull) node.position = parent.key->position;
       parent.node.entries.emplace_back(*std::move(parent.key), std::move(node));
       parent.key.reset();
     }

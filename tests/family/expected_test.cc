@@ -1,0 +1,224 @@
+#include "family/expected.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph_builder.h"
+#include "registry_for_tests.h"
+
+namespace liger {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class ExpectedTest : public testing::Test {
+ protected:
+  ExpectedTest() : map_(*BuiltInFamilies().LoadMap("qwen3")) {}
+
+  static std::string Qwen3(const std::string& name) {
+    return "transformers.models.qwen3.modeling_qwen3." + name;
+  }
+
+  // One node of module `name` in layer `layer`, as dynamo names it.
+  void AddTorch(const std::string& layer, const std::string& name, const std::string& class_name,
+                int graph = 0) {
+    const std::string path = "model.layers." + layer;
+    std::vector<std::string> paths = {"", "model", path};
+    std::vector<std::string> classes = {Qwen3("Qwen3ForCausalLM"), Qwen3("Qwen3Model"),
+                                        Qwen3("Qwen3DecoderLayer")};
+    if (name.starts_with("self_attn.")) {
+      paths.push_back(path + ".self_attn");
+      classes.push_back(Qwen3("Qwen3Attention"));
+    }
+    paths.push_back(path + "." + name);
+    classes.push_back(Qwen3(class_name));
+    m_.Add(TorchNode(paths, classes), graph);
+  }
+  void AddTorchLayer(const std::string& layer, int graph = 0) {
+    for (int repeat = 0; repeat < 2; ++repeat) {  // several nodes of one module are one instance
+      AddTorch(layer, "input_layernorm", "Qwen3RMSNorm", graph);
+      AddTorch(layer, "self_attn.q_norm", "Qwen3RMSNorm", graph);
+      AddTorch(layer, "self_attn.k_norm", "Qwen3RMSNorm", graph);
+      AddTorch(layer, "self_attn", "Qwen3Attention", graph);
+      AddTorch(layer, "post_attention_layernorm", "Qwen3RMSNorm", graph);
+      AddTorch(layer, "mlp", "Qwen3MLP", graph);
+    }
+  }
+  void AddFinalNorm(int graph = 0) {
+    m_.Add(TorchNode({"", "model", "model.norm"},
+                     {Qwen3("Qwen3ForCausalLM"), Qwen3("Qwen3Model"), Qwen3("Qwen3RMSNorm")}),
+           graph);
+  }
+  void AddNamed(const std::string& path, int graph = 0) {
+    m_.Add(NamedNode("/" + path + "/Mul"), graph);
+  }
+  void AddNamedLayer(const std::string& prefix, int graph = 0) {
+    for (const char* name : {"input_layernorm", "self_attn/q_norm", "self_attn/k_norm", "self_attn",
+                             "post_attention_layernorm", "mlp", "mlp/act_fn"}) {
+      AddNamed(prefix + "/" + name, graph);
+    }
+  }
+
+  const ExpectedModule& Expect(const std::string& module) {
+    counts_ = ComputeExpected(m_.model, map_, config_);
+    return *counts_.Find(module);
+  }
+
+  ModelBuilder m_;
+  FamilyMap map_;
+  ModelConfig config_;
+  ExpectedCounts counts_;
+};
+
+TEST_F(ExpectedTest, CountsInstancesOfClasses) {
+  AddTorchLayer("0");
+  AddTorchLayer("1");
+  AddFinalNorm();
+  EXPECT_EQ(Expect("rms_norm").count, 9);
+  EXPECT_EQ(Expect("rms_norm").source, "class_metadata");
+  EXPECT_EQ(Expect("rms_norm").instances.front(), "model.layers.0.input_layernorm");
+  EXPECT_EQ(Expect("rms_norm").instances.back(), "model.norm");
+  EXPECT_EQ(Expect("swiglu").count, 2);
+  EXPECT_EQ(Expect("rope").count, 4);
+  EXPECT_EQ(Expect("rope").per_instance, 2);
+  EXPECT_THAT(Expect("rope").instances,
+              ElementsAre("model.layers.0.self_attn", "model.layers.1.self_attn"));
+}
+
+TEST_F(ExpectedTest, ClassesOfOtherFamiliesDoNotCount) {
+  AddTorchLayer("0");
+  m_.Add(TorchNode({"", "vision.norm"},
+                   {"W", "transformers.models.llama.modeling_llama.LlamaRMSNorm"}));
+  EXPECT_EQ(Expect("rms_norm").count, 4);
+}
+
+TEST_F(ExpectedTest, LossesAreNotCounted) {
+  AddTorchLayer("0");
+  config_.integers["num_hidden_layers"] = 1;
+  EXPECT_EQ(Expect("cross_entropy").count, std::nullopt);
+  EXPECT_EQ(Expect("fused_linear_cross_entropy").count, std::nullopt);
+}
+
+TEST_F(ExpectedTest, CountsScopesInNodeNames) {
+  AddNamedLayer("m/model/layers.0");
+  AddNamedLayer("m/model/layers.1");
+  AddNamed("m/model/norm");
+  EXPECT_EQ(Expect("rms_norm").count, 9);
+  EXPECT_EQ(Expect("rms_norm").source, "node_names");
+  EXPECT_EQ(Expect("rms_norm").instances.back(), "m.model.norm");
+  EXPECT_EQ(Expect("rope").count, 4);
+  EXPECT_EQ(Expect("swiglu").count, 2);
+}
+
+TEST_F(ExpectedTest, ConstantsAreNoInstances) {
+  AddNamedLayer("model/layers.0");
+  m_.Add(NamedNode("/model/layers.1/input_layernorm/Constant_1", "Constant"));
+  EXPECT_EQ(Expect("rms_norm").count, 4);
+}
+
+// onnxruntime-genai numbers the last norm as if it stood in a further layer.
+TEST_F(ExpectedTest, CountsTheNamesOfTheGenaiBuilder) {
+  for (const char* name : {"input_layernorm", "attn/q_norm", "attn/k_norm", "attn/q_rotary",
+                           "post_attention_layernorm", "mlp"}) {
+    AddNamed(std::string("model/layers.0/") + name);
+  }
+  AddNamed("model/layers.1/final_norm_layernorm");
+  EXPECT_EQ(Expect("rms_norm").count, 5);
+  EXPECT_EQ(Expect("rope").count, 2);
+  EXPECT_EQ(Expect("swiglu").count, 1);
+}
+
+TEST_F(ExpectedTest, CountsParameters) {
+  for (const char* name :
+       {"model.layers.0.input_layernorm.weight", "model.layers.0.self_attn.q_norm.weight",
+        "model.layers.0.self_attn.k_norm.weight", "model.layers.0.post_attention_layernorm.weight",
+        "model.norm.weight", "onnx::MatMul_1430", "vision.norm.weight"}) {
+    m_.Initializer(name);
+  }
+  EXPECT_EQ(Expect("rms_norm").count, 5);
+  EXPECT_EQ(Expect("rms_norm").source, "weight_names");
+  EXPECT_EQ(Expect("rms_norm").instances.front(), "model.layers.0.input_layernorm");
+  EXPECT_EQ(Expect("swiglu").count, std::nullopt);  // linear weights lost their names
+  EXPECT_EQ(Expect("rope").count, std::nullopt);    // rotations have no weights
+  EXPECT_EQ(Expect("rope").source, "");
+}
+
+TEST_F(ExpectedTest, CountsLayersOfTheConfiguration) {
+  config_.integers["num_hidden_layers"] = 28;
+  EXPECT_EQ(Expect("rms_norm").count, 4 * 28 + 1);
+  EXPECT_EQ(Expect("rms_norm").source, "config");
+  EXPECT_THAT(Expect("rms_norm").instances, IsEmpty());
+  EXPECT_EQ(Expect("rope").count, 56);
+  EXPECT_EQ(Expect("swiglu").count, 28);
+}
+
+TEST_F(ExpectedTest, RefusesAbsurdConfigurations) {
+  for (const int64_t layers : {int64_t{0}, int64_t{-3}, int64_t{1} << 60}) {
+    config_.integers["num_hidden_layers"] = layers;
+    EXPECT_EQ(Expect("rms_norm").count, std::nullopt) << layers;
+  }
+}
+
+TEST_F(ExpectedTest, NamesSourcesThatDisagree) {
+  AddTorchLayer("0");
+  AddFinalNorm();
+  config_.integers["num_hidden_layers"] = 2;
+  EXPECT_EQ(Expect("rms_norm").count, 5);
+  EXPECT_THAT(Expect("rms_norm").disagreements, ElementsAre("config says 9"));
+  config_.integers["num_hidden_layers"] = 1;
+  EXPECT_THAT(Expect("rms_norm").disagreements, IsEmpty());
+}
+
+// decoder_model_merged: both branches hold the whole decoder.
+TEST_F(ExpectedTest, CountsEveryBodyThatRepeatsAModule) {
+  for (int branch = 0; branch < 2; ++branch) {
+    const int body = m_.AddGraph(0);
+    AddNamedLayer("model/layers.0", body);
+    AddNamed("model/norm", body);
+  }
+  EXPECT_EQ(Expect("rms_norm").count, 10);
+  EXPECT_EQ(Expect("rope").count, 4);
+  EXPECT_EQ(Expect("swiglu").count, 2);
+}
+
+TEST_F(ExpectedTest, ABodyInsideAModuleIsPartOfIt) {
+  AddTorchLayer("0");
+  const int body = m_.AddGraph(0);
+  AddTorch("0", "self_attn", "Qwen3Attention", body);
+  const int inner = m_.AddGraph(body);
+  AddTorch("0", "self_attn", "Qwen3Attention", inner);
+  EXPECT_EQ(Expect("rope").count, 2);
+}
+
+TEST_F(ExpectedTest, LayersMarkedWithoutTheModuleDoNotCount) {
+  for (ModuleMap& module : map_.modules) {
+    if (module.name == "rope") module.entries[0].layer_flags = "no_rope_layers";
+  }
+  AddTorchLayer("0");
+  AddTorchLayer("1");
+  config_.integers["num_hidden_layers"] = 2;
+  EXPECT_EQ(Expect("rope").count, 4);
+  config_.lists["no_rope_layers"] = {1, 0};
+  EXPECT_EQ(Expect("rope").count, 2);
+  EXPECT_THAT(Expect("rope").instances, ElementsAre("model.layers.0.self_attn"));
+  EXPECT_EQ(Expect("rms_norm").count, 8);
+  m_.model.graphs[0].nodes.clear();
+  EXPECT_EQ(Expect("rope").count, 2);
+  EXPECT_EQ(Expect("rope").source, "config");
+}
+
+TEST_F(ExpectedTest, StructuralRouteExpectsNothing) {
+  AddTorchLayer("0");
+  map_ = StructuralMap();
+  EXPECT_EQ(Expect("rms_norm").count, std::nullopt);
+  EXPECT_EQ(Expect("rms_norm").source, "");
+}
+
+TEST_F(ExpectedTest, AnEmptyModelExpectsNothing) {
+  EXPECT_EQ(Expect("rms_norm").count, std::nullopt);
+  EXPECT_EQ(counts_.Find("no_such_module"), nullptr);
+}
+
+}  // namespace
+}  // namespace liger

@@ -1,0 +1,244 @@
+#include "patchmap/family_map.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "patchmap/modules.h"
+
+namespace liger {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::string_view kGood = R"(schema_version: 1
+family: mymodel
+model_types: [mymodel, mymodel_text]
+aliases: [mine]
+architectures: [MyForCausalLM]
+package: pkg.modeling_my
+layer_classes: [MyLayer]
+adds: [relu_squared]
+structure:
+  present: [layers.*.norm.weight]
+  absent: []
+defaults:
+  rope: on
+  rms_norm: off
+  relu_squared: on
+modules:
+  rms_norm:
+    - class: pkg.modeling_my.MyNorm
+      op: LigerRMSNorm
+      scopes: [layers.*.norm, norm]
+      weights: [layers.*.norm.weight]
+      count: {per_layer: 1, fixed: 1}
+  rope:
+    - function: pkg.modeling_my.rotate
+      op: LigerRope
+      callers: [pkg.modeling_my.MyAttention]
+      per_instance: 2
+      layer_flags: no_rope_layers
+)";
+
+std::string Replaced(std::string_view from, std::string_view to) {
+  std::string text(kGood);
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(ParseFamilyMap, ReadsEveryKey) {
+  const Result<FamilyMap> map = ParseFamilyMap("families/mymodel.yaml", kGood);
+  ASSERT_TRUE(map) << map.error().message;
+  EXPECT_EQ(map->name(), "mymodel");
+  EXPECT_THAT(map->head.model_types, ElementsAre("mymodel", "mymodel_text"));
+  EXPECT_THAT(map->head.aliases, ElementsAre("mine"));
+  EXPECT_THAT(map->head.genai_types, ElementsAre("mymodel", "mymodel_text"));
+  EXPECT_THAT(map->head.structure_present, ElementsAre("layers.*.norm.weight"));
+  EXPECT_THAT(map->head.structure_absent, IsEmpty());
+  EXPECT_THAT(map->adds, ElementsAre("relu_squared"));
+  EXPECT_TRUE(map->Accepts("relu_squared"));
+  EXPECT_FALSE(map->Accepts("swiglu"));
+  EXPECT_FALSE(map->FindDefault("rms_norm")->on);
+  EXPECT_EQ(map->FindDefault("rms_norm")->position.line, 14);
+
+  const ModuleMap* norms = map->FindModuleMap("rms_norm");
+  ASSERT_NE(norms, nullptr);
+  EXPECT_EQ(norms->position.line, 17);
+  ASSERT_EQ(norms->entries.size(), 1u);
+  EXPECT_EQ(norms->entries[0].kind, ModuleEntry::Kind::kClass);
+  EXPECT_EQ(norms->entries[0].symbol, "pkg.modeling_my.MyNorm");
+  EXPECT_EQ(norms->entries[0].op, "LigerRMSNorm");
+  EXPECT_THAT(norms->entries[0].scopes, ElementsAre("layers.*.norm", "norm"));
+  EXPECT_EQ(norms->entries[0].count->per_layer, 1);
+  EXPECT_EQ(norms->entries[0].count->fixed, 1);
+  EXPECT_EQ(norms->entries[0].per_instance, 1);
+
+  const ModuleMap* rope = map->FindModuleMap("rope");
+  ASSERT_NE(rope, nullptr);
+  EXPECT_EQ(rope->entries[0].kind, ModuleEntry::Kind::kFunction);
+  EXPECT_EQ(rope->entries[0].per_instance, 2);
+  EXPECT_EQ(rope->entries[0].layer_flags, "no_rope_layers");
+  EXPECT_FALSE(rope->entries[0].count.has_value());
+}
+
+struct BadCase {
+  const char* from;
+  const char* to;
+  const char* location;
+  const char* message;
+};
+
+class ParseFamilyMapRefuses : public testing::TestWithParam<BadCase> {};
+
+TEST_P(ParseFamilyMapRefuses, WithPlaceAndReason) {
+  const Result<FamilyMap> map =
+      ParseFamilyMap("families/mymodel.yaml", Replaced(GetParam().from, GetParam().to));
+  ASSERT_FALSE(map);
+  EXPECT_EQ(map.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(map.error().location, std::string("families/mymodel.yaml:") + GetParam().location);
+  EXPECT_THAT(map.error().message, HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, ParseFamilyMapRefuses,
+    testing::Values(
+        BadCase{"schema_version: 1", "schema_version: 2", "1:17", "schema_version is 2"},
+        BadCase{"schema_version: 1\n", "", "1:1", "lacks the key 'schema_version'"},
+        BadCase{"family: mymodel", "family: MyModel", "2:9", "lower-case"},
+        BadCase{"family: mymodel", "family: any", "2:9", "not the word any"},
+        BadCase{"family: mymodel", "family: other", "2:9", "stands in a file of another name"},
+        BadCase{"model_types: [mymodel, mymodel_text]", "model_types: []", "3:14", "list of words"},
+        BadCase{"aliases: [mine]", "aliases: [mine, mine]", "4:17", "stands twice"},
+        BadCase{"aliases: [mine]", "alias: [mine]", "4:1", "unknown key 'alias'"},
+        BadCase{"[MyForCausalLM]", "[My-ForCausalLM]", "5:17", "has to be a dotted name"},
+        BadCase{"package: pkg.modeling_my", "package: pkg..my", "6:10", "not a dotted module name"},
+        BadCase{"adds: [relu_squared]", "adds: [rope]", "8:8", "in the vocabulary already"},
+        BadCase{"adds: [relu_squared]", "adds: [relu_squared, spare]", "13:3", "has no default"},
+        BadCase{"  absent: []", "  missing: []", "11:3", "unknown key 'missing' in structure"},
+        BadCase{"  rope: on", "  ropes: on", "13:3", "unknown module 'ropes' in defaults"},
+        BadCase{"  rope: on", "  rope: yes", "13:9", "on or off"},
+        BadCase{"  rope: on", "  rope: on\n  rope: off", "14:3", "'rope' stands twice"},
+        BadCase{"  rms_norm:\n", "  layer_norm:\n", "17:3", "'layer_norm' is not in defaults"},
+        BadCase{"op: LigerRMSNorm", "op:", "19:7", "op has to be a word"},
+        BadCase{"      op: LigerRMSNorm\n", "", "18:7", "lacks the key 'op'"},
+        BadCase{"op: LigerRMSNorm", "function: f\n      op: LigerRMSNorm", "18:7",
+                "one class or one function"},
+        BadCase{"- class: pkg.modeling_my.MyNorm\n      op", "- op", "18:7",
+                "one class or one function"},
+        BadCase{"op: LigerRMSNorm", "op: LigerRMSNorm\n      callers: [a.B]", "18:7",
+                "callers belong to a function"},
+        BadCase{"scopes: [layers.*.norm, norm]", "scopes: [layers.*x.norm]", "20:16",
+                "* for one of them"},
+        BadCase{"scopes: [layers.*.norm, norm]", "scopes: [layers..norm]", "20:16", "dotted words"},
+        BadCase{"{per_layer: 1, fixed: 1}", "{per_layer: 0, fixed: 0}", "22:14", "count is nought"},
+        BadCase{"{per_layer: 1, fixed: 1}", "{per_layer: -1}", "22:26", "between 0 and"},
+        BadCase{"{per_layer: 1, fixed: 1}", "{layers: 1}", "22:15",
+                "unknown key 'layers' in count"},
+        BadCase{"per_instance: 2", "per_instance: 0", "27:21", "per_instance is nought"}));
+
+TEST(ReadFamilyHead, ReadsPlainHeadsLikeTheFullParser) {
+  const Result<FamilyMap> map = ParseFamilyMap("families/mymodel.yaml", kGood);
+  const Result<FamilyHead> head = ReadFamilyHead("families/mymodel.yaml", kGood);
+  ASSERT_TRUE(map && head);
+  EXPECT_EQ(*head, map->head);
+}
+
+TEST(ReadFamilyHead, DoesNotReadPlainModules) {
+  const std::string text = Replaced("  rms_norm:\n    - class", "  rms_norm: [\n    - class");
+  EXPECT_FALSE(ParseFamilyMap("families/mymodel.yaml", text));
+  EXPECT_TRUE(ReadFamilyHead("families/mymodel.yaml", text));
+}
+
+// Spellings that the quick reader does not know are left to the YAML parser.
+TEST(ReadFamilyHead, ReadsEverySpelling) {
+  const Result<FamilyHead> plain = ReadFamilyHead("families/mymodel.yaml", kGood);
+  ASSERT_TRUE(plain);
+  const std::pair<const char*, const char*> edits[] = {
+      {"family: mymodel", "family: \"mymodel\""},
+      {"family: mymodel", "family:   mymodel   # a name"},
+      {"aliases: [mine]", "aliases:\n  - mine"},
+      {"aliases: [mine]", "aliases: ['mine']"},
+      {"aliases: [mine]", "aliases: [\n  mine ]"},
+      {"aliases: [mine]", "\"aliases\": [mine]"},
+      {"[mymodel, mymodel_text]", "[mymodel,mymodel_text]"},
+      {"  present: [layers.*.norm.weight]\n  absent: []",
+       "    present: [layers.*.norm.weight]\n    absent: []"},
+      {"structure:\n  present: [layers.*.norm.weight]\n  absent: []",
+       "structure: {present: [layers.*.norm.weight], absent: []}"},
+  };
+  for (const auto& [from, to] : edits) {
+    const Result<FamilyHead> head = ReadFamilyHead("families/mymodel.yaml", Replaced(from, to));
+    ASSERT_TRUE(head) << to << ": " << head.error().message;
+    EXPECT_EQ(*head, *plain) << to;
+  }
+}
+
+TEST(ReadFamilyHead, ReadsKeysBehindTheModules) {
+  const std::string text = Replaced("aliases: [mine]\n", "") + "aliases: [mine]\n";
+  const Result<FamilyHead> head = ReadFamilyHead("families/mymodel.yaml", text);
+  ASSERT_TRUE(head);
+  EXPECT_THAT(head->aliases, ElementsAre("mine"));
+}
+
+TEST(ReadFamilyHead, RefusesWhatTheFullParserRefuses) {
+  const std::pair<const char*, const char*> edits[] = {
+      {"family: mymodel", "family: other"},
+      {"model_types: [mymodel, mymodel_text]", "model_types: [mymodel, mymodel]"},
+      {"aliases: [mine]", "aliases: [mine]\naliases: [mine]"},
+      {"schema_version: 1", "schema_version: 2"},
+      {"package: pkg.modeling_my\n", ""},
+      {"package: pkg.modeling_my", "package: pkg..my"},
+  };
+  for (const auto& [from, to] : edits) {
+    EXPECT_FALSE(ReadFamilyHead("families/mymodel.yaml", Replaced(from, to))) << to;
+  }
+}
+
+TEST(StructuralMap, AcceptsEverythingAndExpectsNothing) {
+  const FamilyMap map = StructuralMap();
+  EXPECT_TRUE(map.structural);
+  EXPECT_TRUE(map.modules.empty());
+  EXPECT_TRUE(map.FindDefault("geglu")->on);
+  EXPECT_FALSE(map.FindDefault("cross_entropy")->on);
+  EXPECT_FALSE(map.FindDefault("fused_linear_cross_entropy")->on);
+}
+
+// The files that are embedded in the program are read lazily, so their faults show here.
+TEST(BuiltInFamilies, AreValidAndReadAlikeByBothReaders) {
+  int files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::string(LIGER_PATCHES_DIR) + "/families")) {
+    ++files;
+    std::ifstream stream(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(stream),
+                           std::istreambuf_iterator<char>()};
+    const std::string name = "families/" + entry.path().filename().string();
+    const Result<FamilyMap> map = ParseFamilyMap(name, text);
+    ASSERT_TRUE(map) << map.error().location << ": " << map.error().message;
+    const Result<FamilyHead> head = ReadFamilyHead(name, text);
+    ASSERT_TRUE(head);
+    EXPECT_EQ(*head, map->head) << name;
+    // A broken rest is noticed by the full parser only: the head came from the quick reader.
+    EXPECT_TRUE(ReadFamilyHead(name, text.substr(0, text.find("\nmodules:") + 9) + "\n  ["));
+    EXPECT_FALSE(map->modules.empty());
+    for (const ModuleMap& module : map->modules) {
+      const ModuleKind* kind = FindModule(module.name);
+      if (kind != nullptr && kind->is_loss) continue;
+      for (const ModuleEntry& e : module.entries) {
+        EXPECT_FALSE(e.scopes.empty()) << name << " " << module.name;
+        EXPECT_TRUE(e.count.has_value()) << name << " " << module.name;
+      }
+    }
+  }
+  EXPECT_GE(files, 4);
+}
+
+}  // namespace
+}  // namespace liger
