@@ -450,7 +450,8 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
     step.target = folder / file.location;
     step.size = file.size;
 
-    if (fs::path(file.location) == output.filename()) {
+    if (fs::path(file.location) == output.filename() ||
+        fs::equivalent(output, file.real_path, error)) {
       return WriteError("the output " + Quoted(output) + " has the name of the model's data file",
                         "Choose another name with -o.");
     }
@@ -513,6 +514,7 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
       fs::path so_far = folder;
       for (const fs::path& part : fs::path(tensor.location).parent_path()) {
         so_far = (so_far / part).lexically_normal();
+        if (so_far.filename().empty()) so_far = so_far.parent_path();  // "out/a/b/.." is "out/a/"
         if (!fs::exists(so_far, error)) new_folders.insert(so_far);
       }
     }

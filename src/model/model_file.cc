@@ -48,10 +48,22 @@ struct FileKind {
   std::string hint;
 };
 
+// Printable characters in UTF-8; the last one may be cut off.
 bool IsText(std::string_view head) {
-  return std::all_of(head.begin(), head.end(), [](unsigned char c) {
-    return std::isprint(c) != 0 || c == '\n' || c == '\r' || c == '\t' || c >= 0x80;
-  });
+  int continuation = 0;  // bytes that must still follow
+  for (const char c : head) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (continuation > 0) {
+      if ((byte & 0xc0) != 0x80) return false;
+      --continuation;
+    } else if (byte >= 0x80) {
+      continuation = byte >= 0xf0 ? 3 : byte >= 0xe0 ? 2 : 1;
+      if (byte < 0xc2 || byte > 0xf4) return false;
+    } else if (std::isprint(byte) == 0 && c != '\n' && c != '\r' && c != '\t') {
+      return false;
+    }
+  }
+  return true;
 }
 
 std::optional<FileKind> RecogniseOtherFormat(std::string_view head, std::string_view file_name) {
