@@ -10,50 +10,69 @@
 namespace liger::cpu::LIGER_ISA {
 namespace {
 
-// Squares are summed in blocks: within one in 4 vectors of partial sums of A, of which each adds at
-// most kBlock / (4 * lanes) values, then over blocks in f64. The rounding error stays near that of
-// one block however long the row is.
-constexpr int64_t kBlock = 2048;
-
+// Sum of lanes in f64, so that the rounding error does not grow with the row.
 template <typename A>
-double Total(typename Simd<A>::Vec v) {
+struct Accumulator;
+
+template <>
+struct Accumulator<float> {
+  F64Vec low = {}, high = {};
+  void Add(F32Vec v) {
+    low += __builtin_convertvector(Half<0>(v), F64Vec);
+    high += __builtin_convertvector(Half<1>(v), F64Vec);
+  }
+  F64Vec Sum() const { return low + high; }
+
+ private:
+  template <int kHalf>
+  static Simd<double>::Float Half(F32Vec v) {
+    Simd<double>::Float half;
+    __builtin_memcpy(&half, reinterpret_cast<const char*>(&v) + kHalf * sizeof(half), sizeof(half));
+    return half;
+  }
+};
+
+template <>
+struct Accumulator<double> {
+  F64Vec sum = {};
+  void Add(F64Vec v) { sum += v; }
+  F64Vec Sum() const { return sum; }
+};
+
+inline double Total(F64Vec v) {
   double total = 0;
-  for (int i = 0; i < Simd<A>::kLanes; ++i) total += static_cast<double>(v[i]);
+  for (int i = 0; i < Simd<double>::kLanes; ++i) total += v[i];
   return total;
 }
 
 // Calls step(i, n) for the whole vectors (n == kLanes) and the rest of [0, size); step returns what
-// is to be squared and summed.
+// is to be squared and summed. The squares of four vectors are added in A: three roundings at most.
 template <typename A, typename Step>
 inline double SumOfSquares(int64_t size, Step step) {
   constexpr int kLanes = Simd<A>::kLanes;
   using Vec = typename Simd<A>::Vec;
-  double total = 0;
-  for (int64_t begin = 0; begin < size; begin += kBlock) {
-    const int64_t end = size - begin < kBlock ? size : begin + kBlock;
-    Vec sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};
-    int64_t i = begin;
-    for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
-      const Vec v0 = step.template operator()<false>(i, kLanes);
-      const Vec v1 = step.template operator()<false>(i + kLanes, kLanes);
-      const Vec v2 = step.template operator()<false>(i + 2 * kLanes, kLanes);
-      const Vec v3 = step.template operator()<false>(i + 3 * kLanes, kLanes);
-      sum0 += v0 * v0;
-      sum1 += v1 * v1;
-      sum2 += v2 * v2;
-      sum3 += v3 * v3;
-    }
-    for (; i + kLanes <= end; i += kLanes) {
-      const Vec v = step.template operator()<false>(i, kLanes);
-      sum0 += v * v;
-    }
-    if (i < end) {
-      const Vec v = step.template operator()<true>(i, static_cast<int>(end - i));
-      sum1 += v * v;
-    }
-    total += Total<A>((sum0 + sum1) + (sum2 + sum3));
+  Accumulator<A> first, second;
+  const auto four = [&](int64_t i) {
+    const Vec v0 = step.template operator()<false>(i, kLanes);
+    const Vec v1 = step.template operator()<false>(i + kLanes, kLanes);
+    const Vec v2 = step.template operator()<false>(i + 2 * kLanes, kLanes);
+    const Vec v3 = step.template operator()<false>(i + 3 * kLanes, kLanes);
+    return (v0 * v0 + v1 * v1) + (v2 * v2 + v3 * v3);
+  };
+  int64_t i = 0;
+  for (; i + 8 * kLanes <= size; i += 8 * kLanes) {
+    first.Add(four(i));
+    second.Add(four(i + 4 * kLanes));
   }
-  return total;
+  for (; i + kLanes <= size; i += kLanes) {
+    const Vec v = step.template operator()<false>(i, kLanes);
+    first.Add(v * v);
+  }
+  if (i < size) {
+    const Vec v = step.template operator()<true>(i, static_cast<int>(size - i));
+    second.Add(v * v);
+  }
+  return Total(first.Sum() + second.Sum());
 }
 
 template <typename A, typename T>

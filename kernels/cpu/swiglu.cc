@@ -31,7 +31,10 @@ struct Activation {
     g = g > limit ? Broadcast(limit) : g;
     Vec u = up > limit ? Broadcast(limit) : up;
     u = u < -limit ? Broadcast(-limit) : u;
-    const Vec sigmoid = static_cast<A>(1) / (static_cast<A>(1) + Exp(g * -alpha));
+    // sigmoid(z) = 1 / (1 + t) or t / (1 + t) with t = exp(-|z|), which cannot overflow.
+    const Vec z = g * alpha;
+    const Vec t = Exp(z < 0 ? z : -z);
+    const Vec sigmoid = (z < 0 ? t : Broadcast(static_cast<A>(1))) / (static_cast<A>(1) + t);
     return Round<kRounding, A>(g * sigmoid) * (u + up_offset);
   }
 
