@@ -93,7 +93,7 @@ def difference(left, right):
             return float("inf")
         a, b = a.astype(np.float64), b.astype(np.float64)
         same = (a == b) | (np.isnan(a) & np.isnan(b))
-        gap = np.abs(a - b)[~same]
+        gap = np.abs(a[~same] - b[~same])
         if gap.size:
             worst = max(worst, float("inf") if not np.isfinite(gap).all() else float(gap.max()))
     return worst
