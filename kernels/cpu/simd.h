@@ -86,8 +86,7 @@ inline To BitCast(const From& from) {
   return to;
 }
 
-// --- f16 and bf16 against f32
-// -----------------------------------------------------------------------
+// f16 and bf16 against f32.
 
 inline F32Vec WidenF16(Simd<float>::Half half) {
 #if defined(__AVX512F__)
@@ -148,8 +147,7 @@ inline Simd<float>::Half NarrowBF16(F32Vec v) {
   return __builtin_convertvector(RoundBitsToBF16(v) >> 16, Simd<float>::Half);
 }
 
-// --- Loads and stores of whole vectors
-// --------------------------------------------------------------
+// Loads and stores of whole vectors.
 
 template <typename Raw>
 inline Raw LoadRaw(const void* p) {
@@ -283,8 +281,7 @@ inline void StoreSome(T* p, typename Simd<A>::Vec v, int n) {
   }
 }
 
-// --- Roundings inside a computation
-// -----------------------------------------------------------------
+// Roundings inside a computation.
 
 enum class Rounding { kNone, kF32, kF16, kBF16 };
 
@@ -315,8 +312,7 @@ inline typename Simd<A>::Vec Round(typename Simd<A>::Vec v) {
   }
 }
 
-// --- Shuffles
-// ---------------------------------------------------------------------------------------
+// Shuffles.
 
 template <int... kI>
 struct Indices {};
@@ -353,8 +349,7 @@ inline V ZipHigh(V a, V b, Indices<kI...>) {
   return __builtin_shufflevector(a, b, (kLanes / 2 + kI / 2 + (kI % 2) * kLanes)...);
 }
 
-// --- exp
-// --------------------------------------------------------------------------------------------
+// exp.
 
 // exp(x) = 2^n exp(r), x = n ln 2 + r with |r| <= ln(2) / 2, exp(r) by its Taylor polynomial, whose
 // rest is below 2^-27 (f32, degree 7) and 2^-57 (f64, degree 13). ln 2 is taken in two parts, the

@@ -1,5 +1,6 @@
 #include "host.h"
 
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -9,8 +10,10 @@
 namespace liger::ort {
 namespace {
 
-const OrtApi* g_api = nullptr;
-ShapeReferenceFn g_shape_reference = nullptr;
+// Atomic, since options may be made on one thread while sessions run on others; a process has one
+// runtime, so the values do not change once they are set.
+std::atomic<const OrtApi*> g_api = nullptr;
+std::atomic<ShapeReferenceFn> g_shape_reference = nullptr;
 
 // OrtApi is a struct of function pointers to which every version appends and in which none ever
 // moves; the slot of a function newer than our headers is its place in the newer struct.
@@ -40,24 +43,26 @@ Status ConnectHost(const OrtApiBase* base) {
                  "", "Without the library the model runs on the bodies of its functions."};
   }
   g_api = api;
+  ShapeReferenceFn shape_reference = nullptr;
   if (HostApiVersion(version) >= kShapeReferenceApi) {
     if (const OrtApi* newer = base->GetApi(kShapeReferenceApi)) {
       const char* slot =
           reinterpret_cast<const char*>(newer) + kShapeReferenceSlot * sizeof(ShapeReferenceFn);
-      std::memcpy(&g_shape_reference, slot, sizeof(g_shape_reference));
+      std::memcpy(&shape_reference, slot, sizeof(shape_reference));
     }
   }
+  g_shape_reference = shape_reference;
   return {};
 }
 
-const OrtApi& Api() { return *g_api; }
+const OrtApi& Api() { return *g_api.load(std::memory_order_relaxed); }
 
-ShapeReferenceFn ShapeReference() { return g_shape_reference; }
+ShapeReferenceFn ShapeReference() { return g_shape_reference.load(std::memory_order_relaxed); }
 
 Status FromOrt(OrtStatus* status) {
   if (status == nullptr) return {};
-  Error error{ErrorCode::kInternal, g_api->GetErrorMessage(status), "", ""};
-  g_api->ReleaseStatus(status);
+  Error error{ErrorCode::kInternal, Api().GetErrorMessage(status), "", ""};
+  Api().ReleaseStatus(status);
   return error;
 }
 

@@ -29,7 +29,6 @@ class RopeKernel : public Kernel {
       : label_(node.label()),
         launchers_(node.launchers()),
         input_count_(node.input_count()),
-        output_count_(node.output_count()),
         attributes_(attributes),
         plan_(plan) {}
 
@@ -83,17 +82,10 @@ class RopeKernel : public Kernel {
     if (!y) return y.error();
     args.y = y->data;
     if (second_x.present()) {
-      OutputTensor second_y;
-      if (output_count_ > 1) {
-        Result<OutputTensor> made = MakeOutput(context, 1, second_x.dims());
-        if (!made) return made.error();
-        second_y = *made;
-      }
-      if (!second_y.wanted) return Invalid("there is an input 'second_x' but no output 'second_y'");
-      args.second_y = second_y.data;
+      Result<OutputTensor> second_y = MakeOutput(context, 1, second_x.dims());
+      if (!second_y) return second_y.error();
+      args.second_y = second_y->data;
       args.second_x = second_x.data();
-    } else if (output_count_ > 1) {
-      return Invalid("there is an output 'second_y' but no input 'second_x'");
     }
     args.x = x.data();
     args.cos = cos.data();
@@ -149,7 +141,6 @@ class RopeKernel : public Kernel {
   std::string label_;
   const Launchers& launchers_;
   size_t input_count_;
-  size_t output_count_;
   Attributes attributes_;
   LigerRopeArgs plan_;
 };
@@ -157,6 +148,14 @@ class RopeKernel : public Kernel {
 }  // namespace
 
 Result<std::unique_ptr<Kernel>> MakeRope(const NodeInfo& node) {
+  const bool has_second_x = node.input_count() > 3;
+  const bool has_second_y = node.output_count() > 1;
+  if (has_second_x && !has_second_y) {
+    return node.Invalid("there is an input 'second_x' but no output 'second_y'");
+  }
+  if (!has_second_x && has_second_y) {
+    return node.Invalid("there is an output 'second_y' but no input 'second_x'");
+  }
   Result<int64_t> interleaved = node.Int("interleaved");
   if (!interleaved) return interleaved.error();
   if (*interleaved != 0 && *interleaved != 1) {

@@ -13,6 +13,7 @@ namespace fs = std::filesystem;
 
 // The runtime of this process, loaded once and never unloaded.
 struct Runtime {
+  const OrtApiBase* base = nullptr;
   const OrtApi* api = nullptr;
   OrtEnv* env = nullptr;
   std::string version;
@@ -50,8 +51,9 @@ Runtime LoadRuntime() {
     runtime.missing = path.string() + " has no OrtGetApiBase";
     return runtime;
   }
-  runtime.api = get_api_base()->GetApi(ORT_API_VERSION);
-  runtime.version = get_api_base()->GetVersionString();
+  runtime.base = get_api_base();
+  runtime.api = runtime.base->GetApi(ORT_API_VERSION);
+  runtime.version = runtime.base->GetVersionString();
   if (runtime.api == nullptr) {
     runtime.missing = "ONNX Runtime " + runtime.version + " is older than the headers";
     return runtime;
@@ -237,6 +239,7 @@ Status Configure(OrtSessionOptions* options, const SessionConfig& config) {
 
 bool OrtIsAvailable() { return GetRuntime().api != nullptr; }
 std::string OrtMissingText() { return GetRuntime().missing; }
+const OrtApiBase* OrtBase() { return GetRuntime().base; }
 std::string OrtVersion() { return GetRuntime().version; }
 std::string LigerLibraryPath() { return LIGER_TEST_LIBRARY; }
 

@@ -22,11 +22,14 @@
 #include "base/error.h"
 #include "tensor.h"
 
+struct OrtApiBase;
+
 namespace liger::test {
 
 bool OrtIsAvailable();
 std::string OrtMissingText();
-std::string OrtVersion();  // "1.23.2"; empty where it is missing
+std::string OrtVersion();     // "1.23.2"; empty where it is missing
+const OrtApiBase* OrtBase();  // null where it is missing
 
 // libliger_ort.so of this build.
 std::string LigerLibraryPath();

@@ -1,0 +1,208 @@
+#include "api/accounting.h"
+
+#include <algorithm>
+#include <map>
+
+namespace liger {
+namespace {
+
+std::string AttributeText(const Attribute::Value& value) {
+  if (const auto* i = std::get_if<int64_t>(&value)) return std::to_string(*i);
+  if (const auto* s = std::get_if<std::string>(&value)) return *s;
+  if (const auto* f = std::get_if<float>(&value)) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof(buffer), "%.9g", static_cast<double>(*f));
+    return buffer;
+  }
+  return "";
+}
+
+std::string NodeName(const Graph& graph, NodeId id) {
+  const Node& node = graph.nodes[id];
+  if (!node.name.empty()) return node.name;
+  for (ValueId output : node.outputs) {
+    if (output != kNone) return graph.values[output].name;
+  }
+  return node.op_type;
+}
+
+// Whether something at `path` belongs to the instance at `instance`.
+bool Belongs(const std::string& path, const std::string& instance) {
+  return path == instance || (path.starts_with(instance) && path[instance.size()] == '.');
+}
+
+class Accountant {
+ public:
+  Accountant(const GraphModel& model, const RewritePlan& plan, Report& report)
+      : model_(model), plan_(plan), report_(report) {}
+
+  void Describe() {
+    for (const PlannedNode& node : plan_.nodes) {
+      PatchedReport entry;
+      entry.module = node.module;
+      entry.op = node.instance->op->contract->op_type;
+      entry.node = node.name;
+      entry.form = node.instance->Form();
+      entry.precision = PrecisionName(node.precision);
+      entry.paths = node.paths;
+      for (const auto& [name, value] : node.attributes)
+        entry.attributes[name] = AttributeText(value);
+      for (NodeId id : node.replaced) {
+        entry.replaced.push_back(NodeName(model_.graphs[node.graph], id));
+      }
+      report_.patched.push_back(std::move(entry));
+    }
+    for (const AlreadyFused& fused : plan_.already_fused) {
+      report_.already_fused.push_back(
+          {fused.module, fused.op, fused.node, fused.path, fused.instances});
+    }
+  }
+
+  void Count(const ResolvedModule& resolved, const ExpectedModule* expected) {
+    ModuleReport module;
+    module.name = resolved.name;
+    module.enabled = resolved.enabled;
+    module.reason = resolved.reason;
+    if (expected != nullptr && expected->count) {
+      module.expected = expected->count;
+      module.expected_source = expected->source;
+      for (const std::string& disagreement : expected->disagreements) {
+        report_.diagnostics.push_back(
+            {Diagnostic::Severity::kWarning, "expected " + resolved.name + ": " +
+                                                 std::to_string(*expected->count) + " by " +
+                                                 expected->source + ", but " + disagreement});
+      }
+    }
+    module.patched = plan_.Patched(resolved.name);
+    module.already_fused = plan_.Already(resolved.name);
+    for (const PlannedNode& node : plan_.nodes) {
+      if (node.module == resolved.name)
+        ++module.ops[std::string(node.instance->op->contract->op_type)];
+    }
+    if (!resolved.enabled) {
+      if (module.expected) module.excluded = *module.expected - module.already_fused;
+      report_.modules.push_back(std::move(module));
+      return;
+    }
+    Misses(module, expected);
+    report_.modules.push_back(std::move(module));
+  }
+
+ private:
+  MissReport AsReport(const NearMiss& miss) const {
+    return {miss.module, miss.path, miss.node, miss.reason, miss.guard};
+  }
+
+  void Misses(ModuleReport& module, const ExpectedModule* expected) {
+    std::vector<const NearMiss*> open;
+    for (const NearMiss& miss : plan_.near_misses) {
+      if (miss.module != module.name) continue;
+      if (miss.degraded) {
+        ++module.degraded;
+        report_.degraded.push_back(AsReport(miss));
+      } else {
+        open.push_back(&miss);
+      }
+    }
+    if (!module.expected) {
+      // Nothing says how many there should be: what a guard refused had the op's structure.
+      for (const NearMiss* miss : open) {
+        const bool refused = !miss->guard.empty();
+        module.missed += refused ? 1 : 0;
+        (refused ? report_.missed : report_.near_misses).push_back(AsReport(*miss));
+      }
+      return;
+    }
+    const int64_t shortfall =
+        *module.expected - module.patched - module.already_fused - module.degraded;
+    if (shortfall > 0) {
+      if (expected->instances.empty()) {
+        NameByOrder(module, open, shortfall);
+      } else {
+        NameByPath(module, *expected, open, shortfall);
+      }
+    }
+    if (shortfall < 0) {
+      report_.diagnostics.push_back(
+          {Diagnostic::Severity::kWarning,
+           "more " + module.name + " instances were fused than expected: " +
+               std::to_string(module.patched + module.already_fused) + " of " +
+               std::to_string(*module.expected) + " (" + module.expected_source + ")"});
+    }
+    module.unaccounted = std::max<int64_t>(0, shortfall - module.missed);
+    for (const NearMiss* miss : open) {
+      if (miss != nullptr) report_.near_misses.push_back(AsReport(*miss));
+    }
+  }
+
+  // Instances without paths: the near misses, refused ones first, stand for what is missing.
+  void NameByOrder(ModuleReport& module, std::vector<const NearMiss*>& open, int64_t shortfall) {
+    for (const bool refused : {true, false}) {
+      for (const NearMiss*& miss : open) {
+        if (miss == nullptr || module.missed >= shortfall || miss->guard.empty() == refused)
+          continue;
+        ++module.missed;
+        report_.missed.push_back(AsReport(*miss));
+        miss = nullptr;
+      }
+    }
+  }
+
+  void NameByPath(ModuleReport& module, const ExpectedModule& expected,
+                  std::vector<const NearMiss*>& open, int64_t shortfall) {
+    std::map<std::string, int64_t> wanted;
+    for (const std::string& instance : expected.instances)
+      wanted[instance] += expected.per_instance;
+    const auto cover = [&](const std::string& path, int64_t count) {
+      for (auto& [instance, missing] : wanted) {
+        if (missing > 0 && Belongs(path, instance)) {
+          missing -= count;
+          return;
+        }
+      }
+    };
+    for (const PlannedNode& node : plan_.nodes) {
+      if (node.module != module.name) continue;
+      for (const std::string& path : node.paths) cover(path, 1);
+    }
+    for (const AlreadyFused& fused : plan_.already_fused) {
+      if (fused.module == module.name) cover(fused.path, fused.instances);
+    }
+    for (const MissReport& miss : report_.degraded) {
+      if (miss.module == module.name) cover(miss.path, 1);
+    }
+    for (const auto& [instance, missing] : wanted) {
+      for (int64_t i = 0; i < missing && module.missed < shortfall; ++i) {
+        ++module.missed;
+        MissReport entry{module.name, instance, "", "nothing in this scope resembles the op", ""};
+        for (const NearMiss*& miss : open) {
+          if (miss == nullptr || !Belongs(miss->path, instance)) continue;
+          entry.node = miss->node;
+          entry.reason = miss->reason;
+          entry.guard = miss->guard;
+          miss = nullptr;
+          break;
+        }
+        report_.missed.push_back(std::move(entry));
+      }
+    }
+  }
+
+  const GraphModel& model_;
+  const RewritePlan& plan_;
+  Report& report_;
+};
+
+}  // namespace
+
+void AccountForModules(const GraphModel& model, const RewritePlan& plan,
+                       const ExpectedCounts& expected, const ResolvedModules& resolved,
+                       Report& report) {
+  Accountant accountant(model, plan, report);
+  accountant.Describe();
+  for (const ResolvedModule& module : resolved.modules) {
+    accountant.Count(module, expected.Find(module.name));
+  }
+}
+
+}  // namespace liger

@@ -1,0 +1,18 @@
+// Which instances of a module were fused, and of which it is known why not.
+#pragma once
+
+#include "family/expected.h"
+#include "patchmap/resolve.h"
+#include "report/report.h"
+#include "rewrite/plan.h"
+
+namespace liger {
+
+// Fills `modules`, `patched`, `already_fused`, `degraded`, `missed` and `near_misses` of the
+// report. Expected counts are compared with what the plan does, instance by instance where paths
+// are known.
+void AccountForModules(const GraphModel& model, const RewritePlan& plan,
+                       const ExpectedCounts& expected, const ResolvedModules& resolved,
+                       Report& report);
+
+}  // namespace liger

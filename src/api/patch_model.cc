@@ -1,0 +1,293 @@
+#include "api/patch_model.h"
+
+#include <algorithm>
+#include <set>
+
+#include "api/accounting.h"
+#include "api/patch_files.h"
+#include "family/expected.h"
+#include "family/infer.h"
+#include "model/check.h"
+#include "model/edit.h"
+#include "model/model_file.h"
+#include "model/onnx_graph.h"
+#include "patchmap/family_registry.h"
+#include "patchmap/modules.h"
+#include "pattern/lowering.h"
+#include "pattern/op_pattern.h"
+#include "rewrite/apply.h"
+#include "rewrite/plan.h"
+
+namespace liger {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kFirstOpset = 13;
+// Payloads up to this size stay in the copy of the original that the check compares with.
+constexpr int64_t kCheckKeepBytes = 1024;
+
+// Operators that compute a loss from logits. They are never fused by this version.
+const std::set<std::string_view>& LossOps() {
+  static const std::set<std::string_view> ops = {"SoftmaxCrossEntropyLoss",
+                                                 "NegativeLogLikelihoodLoss"};
+  return ops;
+}
+
+fs::path DefaultOutput(const fs::path& input) {
+  return input.parent_path() / (input.stem().string() + ".liger.onnx");
+}
+
+std::map<std::string, int64_t> CountOps(const onnx::ModelProto& model) {
+  std::map<std::string, int64_t> counts;
+  for (const auto& node : model.graph().node()) {
+    ++counts[(node.domain().empty() ? "" : node.domain() + ".") + node.op_type()];
+  }
+  return counts;
+}
+
+// One run. Each stage fills its part of the report; the first Error ends the run.
+class Run {
+ public:
+  Run(const PatchOptions& options, Report& report) : options_(options), report_(report) {}
+
+  Status Execute() {
+    report_.tool_version = ToolVersion();
+    report_.input.path = options_.input.string();
+    for (auto stage :
+         {&Run::Load, &Run::Identify, &Run::Resolve, &Run::Plan, &Run::Rewrite, &Run::Write}) {
+      if (Status status = (this->*stage)(); !status) return status;
+      if (done_) break;
+    }
+    return {};
+  }
+
+ private:
+  void Diagnose(Diagnostic::Severity severity, std::string message) {
+    report_.diagnostics.push_back({severity, std::move(message)});
+  }
+
+  Status Load() {
+    auto file = options_.bytes ? ParseModelBytes(*options_.bytes, options_.input.parent_path())
+                               : LoadModelFile(options_.input);
+    if (!file) return std::move(file).error();
+    file_ = *std::move(file);
+    report_.input.sha256 = file_.sha256;
+    auto external = FindExternalData(file_.proto, file_.folder);
+    if (!external) return std::move(external).error();
+    external_ = *std::move(external);
+    auto model = BuildGraphModel(file_.proto, file_.folder);
+    if (!model) return std::move(model).error();
+    model_ = *std::move(model);
+    const auto opset = model_.opsets.find("");
+    if (opset == model_.opsets.end() || opset->second < kFirstOpset) {
+      return Error{ErrorCode::kInvalidModel,
+                   opset == model_.opsets.end()
+                       ? "the model imports no version of the default operator set"
+                       : "the model uses opset " + std::to_string(opset->second) + "; opset " +
+                             std::to_string(kFirstOpset) + " or later is needed",
+                   options_.input.string(),
+                   "export the model anew with a later opset, or convert it with "
+                   "onnx.version_converter"};
+    }
+    for (const Graph& graph : model_.graphs) {
+      for (const Node& node : graph.nodes) {
+        if (LossOps().contains(node.op_type)) report_.loss_ops.push_back({node.op_type, node.name});
+      }
+    }
+    return {};
+  }
+
+  Status Identify() {
+    auto files = PatchFiles::Load(options_.patches_dir);
+    if (!files) return std::move(files).error();
+    files_ = *std::move(files);
+    auto registry = FamilyRegistry::Load(files_.files(), std::nullopt);
+    if (!registry) return std::move(registry).error();
+    FamilyInfo info = InferFamily(model_, options_.input, *registry);
+    if (!options_.family.empty()) {
+      auto chosen = ChooseFamily(options_.family, info, *registry);
+      if (!chosen) {
+        ReportEvidence(info);
+        return std::move(chosen).error();
+      }
+      info = *std::move(chosen);
+    }
+    ReportEvidence(info);
+    if (!info.known()) return UndecidedFamilyError(info, *registry);
+    for (const std::string& disagreement : info.disagreements) {
+      Diagnose(Diagnostic::Severity::kWarning, disagreement);
+    }
+    auto map = registry->LoadMap(info.family);
+    if (!map) return std::move(map).error();
+    map_ = *std::move(map);
+    config_ = info.config;
+    report_.family = info.family;
+    report_.family_decided_by = info.decided_by;
+    report_.route = map_.structural ? "structural" : "official";
+    report_.helper = map_.structural ? "none (every form)" : map_.name();
+    return {};
+  }
+
+  void ReportEvidence(const FamilyInfo& info) {
+    report_.evidence.clear();
+    for (const Evidence& e : info.evidence) {
+      report_.evidence.push_back({e.source, e.place, e.key, e.value, e.family, e.note, e.decided});
+    }
+  }
+
+  Status Resolve() {
+    const std::vector<std::string> available = AvailableModules();
+    auto resolved = ResolveModules(map_, options_.modules, options_.exclude, available);
+    if (!resolved) return std::move(resolved).error();
+    resolved_ = *std::move(resolved);
+    for (const std::string& warning : resolved_.warnings) {
+      Diagnose(Diagnostic::Severity::kWarning, warning);
+    }
+    report_.excluded_modules = resolved_.excluded;
+    return {};
+  }
+
+  Status Plan() {
+    auto ops = OpPatternSet::Load(files_.files());
+    if (!ops) return std::move(ops).error();
+    ops_.emplace(*std::move(ops));
+    auto lowerings = LoweringSet::Load(files_.files());
+    if (!lowerings) return std::move(lowerings).error();
+    lowerings_ = *std::move(lowerings);
+    PlanOptions plan_options;
+    for (const ResolvedModule& module : resolved_.modules) {
+      if (module.enabled) plan_options.modules.insert(module.name);
+    }
+    plan_options.providers = options_.providers;
+    plan_options.exact = options_.exact;
+    plan_options.only_first = options_.only_first;
+    auto plan = MakePlan(model_, *ops_, lowerings_, plan_options);
+    if (!plan) return std::move(plan).error();
+    plan_ = *std::move(plan);
+    AccountForModules(model_, plan_, ComputeExpected(model_, map_, config_), resolved_, report_);
+    report_.weights_read = model_.constants->external_reads();
+    for (const Graph& graph : model_.graphs) {
+      if (graph.is_function && !IsFusedOp(graph)) {
+        Diagnose(Diagnostic::Severity::kNote,
+                 "the local function '" + graph.name +
+                     "' was not looked into, since its values have no types; inline it first "
+                     "(onnx.inliner) to have it patched");
+      }
+    }
+    if (plan_.nodes.empty()) {
+      report_.status = "nothing_to_do";
+      Diagnose(Diagnostic::Severity::kNote,
+               plan_.already_fused.empty() ? "nothing was fused, so no file was written"
+                                           : "the model is patched already; nothing was written");
+      done_ = true;
+    }
+    return {};
+  }
+
+  static bool IsFusedOp(const Graph& function) { return FindContract(function.name) != nullptr; }
+
+  Status Rewrite() {
+    auto edit = MakeEdit(model_, plan_, *ops_, lowerings_);
+    if (!edit) return std::move(edit).error();
+    edit->metadata["liger.family"] = report_.family;
+    edit->metadata["liger.version"] = report_.tool_version;
+    std::string modules;
+    for (const ResolvedModule& module : resolved_.modules) {
+      if (module.enabled) modules += (modules.empty() ? "" : ",") + module.name;
+    }
+    edit->metadata["liger.modules"] = modules;
+    const std::map<std::string, int64_t> before = CountOps(file_.proto);
+    const onnx::ModelProto original = StripWeights(file_.proto, kCheckKeepBytes);
+    model_ = {};  // refers to the proto, which changes now
+    if (Status status = ApplyEdit(*edit, file_.proto); !status) return status;
+    for (const auto& [op, count] : CountOps(file_.proto)) {
+      const auto found = before.find(op);
+      const int64_t old = found != before.end() ? found->second : 0;
+      if (old != count) report_.op_counts[op] = {old, count};
+    }
+    const std::map<std::string, int64_t> after = CountOps(file_.proto);
+    for (const auto& [op, count] : before) {
+      if (!after.contains(op)) report_.op_counts[op] = {count, 0};
+    }
+    auto checked = CheckModel(original, file_.proto);
+    if (!checked) return std::move(checked).error();
+    report_.verification.push_back(
+        "ONNX checker and shape inference accept the result; inputs and outputs are unchanged");
+    for (const std::string& note : checked->notes) report_.verification.push_back(note);
+    return {};
+  }
+
+  Status Write() {
+    const fs::path output = options_.output.value_or(DefaultOutput(options_.input));
+    auto placement = PlanExternalData(external_, output, options_.external_data);
+    if (!placement) return std::move(placement).error();
+    for (const std::string& note : placement->notes) {
+      Diagnose(Diagnostic::Severity::kWarning, note);
+    }
+    if (options_.dry_run) {
+      report_.status = "dry_run";
+      Diagnose(Diagnostic::Severity::kNote, "dry run: '" + output.string() + "' was not written");
+      return {};
+    }
+    auto files = ApplyExternalData(*placement);
+    if (!files) return std::move(files).error();
+    auto saved = SaveModelFile(file_.proto, output);
+    if (!saved) {
+      RemoveCreated(*files);
+      return std::move(saved).error();
+    }
+    report_.output = FileReport{saved->path.string(), saved->sha256};
+    report_.runtime_gaps.push_back(
+        "with libliger_ort.so registered ONNX Runtime uses the fused kernels; without it the same "
+        "file runs from the function bodies");
+    report_.validation_commands.push_back("liger-patch " + output.string() +
+                                          " --dry-run   # finds nothing left to do");
+    return {};
+  }
+
+  const PatchOptions& options_;
+  Report& report_;
+  bool done_ = false;
+  ModelFile file_;
+  ExternalData external_;
+  GraphModel model_;
+  PatchFiles files_;
+  FamilyMap map_;
+  ModelConfig config_;
+  ResolvedModules resolved_;
+  std::optional<OpPatternSet> ops_;
+  LoweringSet lowerings_;
+  RewritePlan plan_;
+};
+
+}  // namespace
+
+PatchOutcome PatchModel(const PatchOptions& options) {
+  PatchOutcome outcome;
+  Status status = Run(options, outcome.report).Execute();
+  if (!status) {
+    outcome.report.status = "error";
+    const Error& error = status.error();
+    outcome.report.diagnostics.push_back(
+        {Diagnostic::Severity::kError, error.message, error.location, error.hint});
+    outcome.error = error;
+  }
+  return outcome;
+}
+
+std::string_view ToolVersion() { return LIGER_VERSION; }
+
+std::vector<std::string> AvailableModules() {
+  std::vector<std::string> modules;
+  for (const ModuleKind& kind : ModuleVocabulary()) {
+    const auto contracts = Contracts();
+    if (std::any_of(contracts.begin(), contracts.end(),
+                    [&](const OpContract& op) { return op.module == kind.name; })) {
+      modules.emplace_back(kind.name);
+    }
+  }
+  return modules;
+}
+
+}  // namespace liger

@@ -1,0 +1,59 @@
+// The whole way of a model as one call: load, identify, resolve, plan, rewrite, check, save,
+// report.
+//
+//   PatchOptions options;
+//   options.input = "model.onnx";
+//   PatchOutcome outcome = PatchModel(options);
+//   if (outcome.error) std::cerr << outcome.error->message;
+//   std::cout << ToText(outcome.report, {});
+//
+// The report exists whatever happens. The input is never overwritten unless it is named as the
+// output; no half-written file is left behind.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "model/external_data.h"
+#include "ops/op_contract.h"
+#include "patchmap/resolve.h"
+#include "report/report.h"
+
+namespace liger {
+
+struct PatchOptions {
+  std::filesystem::path input;
+  // The model itself, instead of the file at `input`, which then only says where external data and
+  // config.json are.
+  std::optional<std::span<const std::byte>> bytes;
+  std::optional<std::filesystem::path> output;  // default: <stem>.liger.onnx beside the input
+  std::string family;                           // empty: inferred; "any": the structural route
+  std::string modules = "auto";
+  std::string exclude{kDefaultExclude};
+  std::vector<Provider> providers = {Provider::kCpu};
+  std::optional<std::filesystem::path> patches_dir;
+  ExternalDataMode external_data = ExternalDataMode::kAuto;
+  bool exact = false;
+  bool dry_run = false;     // everything but writing
+  int64_t only_first = -1;  // replace only so many matches; for bisecting
+};
+
+struct PatchOutcome {
+  Report report;
+  std::optional<Error> error;
+};
+
+PatchOutcome PatchModel(const PatchOptions& options);
+
+// Version of the tool, "0.1.0".
+std::string_view ToolVersion();
+
+// Modules for which this version has ops, in the order of the vocabulary.
+std::vector<std::string> AvailableModules();
+
+}  // namespace liger

@@ -1,0 +1,244 @@
+#include "model/edit.h"
+
+#include <onnx/onnx_pb.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "ops/op_contract.h"
+
+namespace liger {
+namespace {
+
+constexpr int64_t kIrWithFunctions = 8;
+constexpr int64_t kIrWithOverloads = 10;
+
+using Names = std::unordered_set<std::string>;
+
+// All graphs of the model in the order of GraphModel::graphs.
+void CollectGraphs(onnx::GraphProto& graph, std::vector<onnx::GraphProto*>& graphs) {
+  graphs.push_back(&graph);
+  for (auto& node : *graph.mutable_node()) {
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (attribute.type() == onnx::AttributeProto::GRAPH) {
+        CollectGraphs(*attribute.mutable_g(), graphs);
+      }
+    }
+  }
+}
+
+// Names that the graph's nodes and their bodies read, and its outputs.
+void CollectUses(const onnx::GraphProto& graph, Names& names) {
+  for (const auto& output : graph.output()) names.insert(output.name());
+  for (const auto& node : graph.node()) {
+    names.insert(node.input().begin(), node.input().end());
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.type() == onnx::AttributeProto::GRAPH) CollectUses(attribute.g(), names);
+    }
+  }
+}
+
+void SetAttribute(const Attribute& attribute, onnx::AttributeProto& proto) {
+  proto.set_name(attribute.name);
+  if (const auto* i = std::get_if<int64_t>(&attribute.value)) {
+    proto.set_type(onnx::AttributeProto::INT);
+    proto.set_i(*i);
+  } else if (const auto* f = std::get_if<float>(&attribute.value)) {
+    proto.set_type(onnx::AttributeProto::FLOAT);
+    proto.set_f(*f);
+  } else if (const auto* s = std::get_if<std::string>(&attribute.value)) {
+    proto.set_type(onnx::AttributeProto::STRING);
+    proto.set_s(*s);
+  } else {
+    LIGER_CHECK(!"attribute kind of a fused op");
+  }
+}
+
+onnx::NodeProto MakeNode(const NewNode& node, const std::string& overload) {
+  onnx::NodeProto proto;
+  proto.set_op_type(node.op_type);
+  proto.set_domain(std::string(kOpDomain));
+  proto.set_name(node.name);
+  if (!overload.empty()) proto.set_overload(overload);
+  for (const std::string& input : node.inputs) proto.add_input(input);
+  for (const std::string& output : node.outputs) proto.add_output(output);
+  for (const Attribute& attribute : node.attributes)
+    SetAttribute(attribute, *proto.add_attribute());
+  for (const auto& [key, value] : node.metadata) {
+    auto& entry = *proto.add_metadata_props();
+    entry.set_key(key);
+    entry.set_value(value);
+  }
+  return proto;
+}
+
+// Adds the functions that the model lacks and finds the overload of each.
+class FunctionAdder {
+ public:
+  FunctionAdder(const ModelEdit& edit, onnx::ModelProto& model)
+      : edit_(edit),
+        model_(model),
+        overloads_(edit.functions.size()),
+        done_(edit.functions.size()) {}
+
+  // The overload of each function, in the order of the edit.
+  Result<std::vector<std::string>> Run() {
+    for (size_t i = 0; i < edit_.functions.size(); ++i) {
+      if (Status status = Add(i); !status) return std::move(status).error();
+    }
+    return overloads_;
+  }
+
+ private:
+  // Callees come first: a body names their overloads.
+  Status Add(size_t index) {
+    if (done_[index]) return {};
+    done_[index] = true;
+    for (const auto& [op_type, callee] : edit_.functions[index].callees) {
+      if (Status status = Add(callee); !status) return status;
+    }
+    auto made = MakeFunction(edit_.functions[index], overloads_);
+    if (!made) return std::move(made).error();
+    onnx::FunctionProto function = *std::move(made);
+    Names taken;
+    for (const auto& existing : model_.functions()) {
+      if (existing.domain() != function.domain() || existing.name() != function.name()) continue;
+      taken.insert(existing.overload());
+      function.clear_overload();
+      if (!existing.overload().empty()) function.set_overload(existing.overload());
+      if (existing.SerializeAsString() == function.SerializeAsString()) {
+        overloads_[index] = existing.overload();
+        return {};
+      }
+    }
+    std::string overload;
+    for (int n = 1; taken.contains(overload); ++n) {
+      overload = edit_.functions[index].tag + (n > 1 ? "_" + std::to_string(n) : "");
+    }
+    overloads_[index] = overload;
+    function.clear_overload();
+    if (!overload.empty()) function.set_overload(overload);
+    *model_.add_functions() = std::move(function);
+    return {};
+  }
+
+  const ModelEdit& edit_;
+  onnx::ModelProto& model_;
+  std::vector<std::string> overloads_;
+  std::vector<bool> done_;
+};
+
+void EditGraph(const ModelEdit& edit, const GraphEdit& change,
+               const std::vector<std::string>& overloads, onnx::GraphProto& graph,
+               Names& no_longer_read) {
+  std::vector<onnx::NodeProto*> old(graph.node_size());
+  graph.mutable_node()->ExtractSubrange(0, graph.node_size(), old.data());
+  std::vector<bool> kept(old.size(), false);
+  Names defined;
+  for (const EditedNode& entry : change.nodes) {
+    if (entry.is_new) {
+      const NewNode& node = edit.new_nodes[entry.index];
+      *graph.add_node() = MakeNode(node, overloads[node.function]);
+    } else {
+      kept[entry.index] = true;
+      graph.mutable_node()->AddAllocated(old[entry.index]);
+    }
+  }
+  Names removed_values;
+  for (size_t i = 0; i < old.size(); ++i) {
+    if (kept[i]) continue;
+    no_longer_read.insert(old[i]->input().begin(), old[i]->input().end());
+    removed_values.insert(old[i]->output().begin(), old[i]->output().end());
+    delete old[i];
+  }
+  Names typed;
+  for (const auto& info : graph.output()) typed.insert(info.name());
+  for (const auto& node : graph.node()) {
+    for (const auto& output : node.output()) removed_values.erase(output);
+  }
+  auto& infos = *graph.mutable_value_info();
+  infos.erase(
+      std::remove_if(infos.begin(), infos.end(),
+                     [&](const auto& info) { return removed_values.contains(info.name()); }),
+      infos.end());
+  for (const auto& info : infos) typed.insert(info.name());
+  for (const EditedNode& entry : change.nodes) {
+    if (!entry.is_new) continue;
+    const NewNode& node = edit.new_nodes[entry.index];
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueType& type = node.output_types[i];
+      if (node.outputs[i].empty() || type.dtype == DType::kUndefined ||
+          !typed.insert(node.outputs[i]).second) {
+        continue;
+      }
+      auto& info = *graph.add_value_info();
+      info.set_name(node.outputs[i]);
+      auto& tensor = *info.mutable_type()->mutable_tensor_type();
+      tensor.set_elem_type(static_cast<int32_t>(type.dtype));
+      if (!type.shape) continue;
+      tensor.mutable_shape();
+      for (const Dim& dim : *type.shape) {
+        auto& d = *tensor.mutable_shape()->add_dim();
+        if (dim.is_known()) d.set_dim_value(dim.value);
+        if (!dim.is_known() && !dim.symbol.empty()) d.set_dim_param(dim.symbol);
+      }
+    }
+  }
+}
+
+void RemoveUnusedInitializers(onnx::GraphProto& graph, const Names& no_longer_read) {
+  Names used;
+  CollectUses(graph, used);
+  for (const auto& input : graph.input()) used.insert(input.name());
+  auto& tensors = *graph.mutable_initializer();
+  tensors.erase(std::remove_if(tensors.begin(), tensors.end(),
+                               [&](const auto& tensor) {
+                                 return no_longer_read.contains(tensor.name()) &&
+                                        !used.contains(tensor.name());
+                               }),
+                tensors.end());
+}
+
+}  // namespace
+
+Status ApplyEdit(const ModelEdit& edit, onnx::ModelProto& model) {
+  auto overloads = FunctionAdder(edit, model).Run();
+  if (!overloads) return std::move(overloads).error();
+
+  std::vector<onnx::GraphProto*> graphs;
+  CollectGraphs(*model.mutable_graph(), graphs);
+  Names no_longer_read;
+  for (const GraphEdit& change : edit.graphs) {
+    EditGraph(edit, change, *overloads, *graphs[change.graph], no_longer_read);
+  }
+  graphs.clear();  // bodies may have moved with their nodes
+  CollectGraphs(*model.mutable_graph(), graphs);
+  for (onnx::GraphProto* graph : graphs) RemoveUnusedInitializers(*graph, no_longer_read);
+
+  const bool imported =
+      std::any_of(model.opset_import().begin(), model.opset_import().end(),
+                  [](const auto& import) { return import.domain() == kOpDomain; });
+  if (!imported && !edit.new_nodes.empty()) {
+    auto& import = *model.add_opset_import();
+    import.set_domain(std::string(kOpDomain));
+    import.set_version(kOpDomainVersion);
+  }
+  const bool overloaded =
+      std::any_of(overloads->begin(), overloads->end(),
+                  [](const std::string& overload) { return !overload.empty(); });
+  if (!edit.functions.empty()) {
+    model.set_ir_version(
+        std::max<int64_t>(model.ir_version(), overloaded ? kIrWithOverloads : kIrWithFunctions));
+  }
+  for (const auto& [key, value] : edit.metadata) {
+    auto& entries = *model.mutable_metadata_props();
+    const auto found = std::find_if(entries.begin(), entries.end(),
+                                    [&](const auto& entry) { return entry.key() == key; });
+    auto& entry = found != entries.end() ? *found : *entries.Add();
+    entry.set_key(key);
+    entry.set_value(value);
+  }
+  return {};
+}
+
+}  // namespace liger

@@ -1,0 +1,55 @@
+// Changes to a model, and their application. Mechanical: everything was decided before
+// (rewrite/plan.h).
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "model/function_body.h"
+#include "model/graph.h"
+
+namespace onnx {
+class ModelProto;
+}
+
+namespace liger {
+
+// A call of a fused op.
+struct NewNode {
+  std::string op_type;
+  std::string name;
+  std::vector<std::string> inputs;  // "" where left out
+  std::vector<std::string> outputs;
+  std::vector<ValueType> output_types;
+  std::vector<Attribute> attributes;
+  std::vector<std::pair<std::string, std::string>> metadata;
+  int function = 0;  // index into ModelEdit::functions
+};
+
+// An entry of a graph's new node list: a node of the file, or a new one.
+struct EditedNode {
+  bool is_new = false;
+  int index = 0;
+};
+
+struct GraphEdit {
+  int graph = 0;  // index as in GraphModel::graphs
+  std::vector<EditedNode> nodes;
+};
+
+struct ModelEdit {
+  std::vector<NewNode> new_nodes;
+  std::vector<GraphEdit> graphs;
+  std::vector<FunctionSpec> functions;
+  std::map<std::string, std::string> metadata;  // set in the model's metadata_props
+};
+
+// Applies the edit: nodes, functions (an equal one that is there is used), opset import, IR version
+// (8 for functions, 10 for overloads), typed value_info of the new values. Initializers that only
+// removed nodes used are removed; no other initializer is touched.
+Status ApplyEdit(const ModelEdit& edit, onnx::ModelProto& model);
+
+}  // namespace liger

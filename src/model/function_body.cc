@@ -1,0 +1,285 @@
+#include "model/function_body.h"
+
+#include <onnx/defs/parser.h>
+#include <onnx/onnx_pb.h>
+
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ops/op_contract.h"
+
+namespace liger {
+namespace {
+
+class BodyMaker {
+ public:
+  BodyMaker(const FunctionSpec& spec, const std::vector<std::string>& overloads)
+      : spec_(spec), overloads_(overloads) {}
+
+  Result<onnx::FunctionProto> Make() {
+    if (Status status = Instantiate(); !status) return std::move(status).error();
+    Simplify();
+    SettleOutputs();
+    RemoveDead();
+    Declare();
+    return std::move(function_);
+  }
+
+ private:
+  // The nodes of the text, twice if there is a second application.
+  Status Instantiate() {
+    onnx::FunctionProto text;
+    onnx::OnnxParser parser(spec_.text.c_str());
+    if (const auto status = parser.Parse(text); !status.IsOK()) {
+      return Error{ErrorCode::kInternal,
+                   "a function text cannot be parsed: " + status.ErrorMessage()};
+    }
+    for (const onnx::NodeProto& node : text.node()) *function_.add_node() = node;
+    if (spec_.second) {
+      std::map<std::string, std::string> renamed = {
+          {spec_.second->input, spec_.second->second_input},
+          {spec_.second->output, spec_.second->second_output}};
+      for (onnx::NodeProto node : text.node()) {
+        for (auto& output : *node.mutable_output()) {
+          renamed.try_emplace(output, "second_" + output);
+          output = renamed.at(output);
+        }
+        for (auto& input : *node.mutable_input()) {
+          if (const auto found = renamed.find(input); found != renamed.end()) input = found->second;
+        }
+        *function_.add_node() = std::move(node);
+      }
+    }
+    types_.insert(spec_.types.begin(), spec_.types.end());
+    for (const auto& [name, value] : spec_.absent) {
+      types_[name] = spec_.types.begin()->second;
+      constants_[name] = value;
+    }
+    return {};
+  }
+
+  const std::string& Resolved(const std::string& name) const {
+    const auto found = alias_.find(name);
+    return found != alias_.end() ? found->second : name;
+  }
+
+  void Simplify() {
+    auto nodes = std::move(*function_.mutable_node());
+    function_.clear_node();
+    for (onnx::NodeProto& node : nodes) {
+      for (auto& input : *node.mutable_input()) input = Resolved(input);
+      PutAttributes(node);
+      if (Dissolve(node)) continue;
+      for (const auto& output : node.output()) types_[output] = OutputType(node);
+      *function_.add_node() = std::move(node);
+    }
+  }
+
+  void PutAttributes(onnx::NodeProto& node) const {
+    for (auto& attribute : *node.mutable_attribute()) {
+      const auto fixed = spec_.fixed.find(attribute.ref_attr_name());
+      if (attribute.ref_attr_name().empty() || fixed == spec_.fixed.end()) continue;
+      attribute.clear_ref_attr_name();
+      if (const auto* i = std::get_if<int64_t>(&fixed->second)) {
+        attribute.set_type(onnx::AttributeProto::INT);
+        attribute.set_i(*i);
+      } else if (const auto* f = std::get_if<float>(&fixed->second)) {
+        attribute.set_type(onnx::AttributeProto::FLOAT);
+        attribute.set_f(*f);
+      } else if (const auto* s = std::get_if<std::string>(&fixed->second)) {
+        attribute.set_type(onnx::AttributeProto::STRING);
+        attribute.set_s(*s);
+      }
+    }
+    if (node.domain() == kOpDomain) {
+      const auto callee = spec_.callees.find(node.op_type());
+      if (callee != spec_.callees.end()) node.set_overload(overloads_[callee->second]);
+    }
+  }
+
+  static const onnx::AttributeProto* Find(const onnx::NodeProto& node, std::string_view name) {
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.name() == name) return &attribute;
+    }
+    return nullptr;
+  }
+
+  // Replaces a node by something simpler; true if nothing of it is left.
+  bool Dissolve(onnx::NodeProto& node) {
+    const std::string& type = node.op_type();
+    const std::string output = node.output_size() > 0 ? node.output(0) : "";
+    if (type == "CastLike") {
+      const auto to = types_.at(node.input(1));
+      node.set_op_type("Cast");
+      node.mutable_input()->RemoveLast();
+      onnx::AttributeProto& attribute = *node.add_attribute();
+      attribute.set_name("to");
+      attribute.set_type(onnx::AttributeProto::INT);
+      attribute.set_i(static_cast<int64_t>(to));
+    }
+    if (type == "Constant") {
+      const auto* value = Find(node, "value_float");
+      if (value != nullptr && value->ref_attr_name().empty()) constants_[output] = value->f();
+      return false;
+    }
+    if (type == "Cast") {
+      const auto to = static_cast<DType>(Find(node, "to")->i());
+      if (const auto constant = constants_.find(node.input(0)); constant != constants_.end()) {
+        MakeConstant(node, to, constant->second);
+        return false;
+      }
+      if (types_.at(node.input(0)) == to) return Alias(output, node.input(0));
+    }
+    if (type == "Add" || type == "Mul") {
+      const auto a = constants_.find(node.input(0));
+      const auto b = constants_.find(node.input(1));
+      if (a != constants_.end() && b != constants_.end()) {
+        const double value = type == "Add" ? a->second + b->second : a->second * b->second;
+        MakeConstant(node, types_.at(node.input(0)), value);
+        return false;
+      }
+      const double neutral = type == "Add" ? 0.0 : 1.0;
+      if (b != constants_.end() && b->second == neutral) return Alias(output, node.input(0));
+      if (a != constants_.end() && a->second == neutral) return Alias(output, node.input(1));
+    }
+    return false;
+  }
+
+  bool Alias(const std::string& output, const std::string& input) {
+    alias_[output] = input;
+    return true;
+  }
+
+  // Turns the node into a scalar constant of that dtype.
+  void MakeConstant(onnx::NodeProto& node, DType dtype, double value) {
+    node.set_op_type("Constant");
+    node.clear_input();
+    node.clear_attribute();
+    onnx::AttributeProto& attribute = *node.add_attribute();
+    if (dtype == DType::kF32) {
+      attribute.set_name("value_float");
+      attribute.set_type(onnx::AttributeProto::FLOAT);
+      attribute.set_f(static_cast<float>(value));
+    } else {
+      attribute.set_name("value");
+      attribute.set_type(onnx::AttributeProto::TENSOR);
+      FillScalar(*attribute.mutable_t(), dtype, value);
+    }
+    constants_[node.output(0)] = value;
+    types_[node.output(0)] = dtype;
+  }
+
+  static void FillScalar(onnx::TensorProto& tensor, DType dtype, double value) {
+    tensor.set_data_type(static_cast<int32_t>(dtype));
+    if (dtype == DType::kF64) {
+      tensor.add_double_data(value);
+      return;
+    }
+    // Half types are stored as their bits. Both are the upper part of a wider format, once rounded.
+    const double rounded = RoundTo(dtype, value);
+    uint32_t bits = 0;
+    const auto narrow = static_cast<float>(rounded);
+    std::memcpy(&bits, &narrow, sizeof(bits));
+    if (dtype == DType::kBF16) {
+      tensor.add_int32_data(static_cast<int32_t>(bits >> 16));
+      return;
+    }
+    const uint32_t sign = bits >> 31 << 15;
+    const int exponent = static_cast<int>(bits >> 23 & 0xff) - 127;
+    uint32_t half = 0;
+    if (exponent >= -14) {
+      half = static_cast<uint32_t>(exponent + 15) << 10 | (bits >> 13 & 0x3ff);
+    } else if (rounded != 0) {
+      half = static_cast<uint32_t>(std::abs(rounded) * 16777216.0);  // multiples of 2^-24
+    }
+    tensor.add_int32_data(static_cast<int32_t>(sign | half));
+  }
+
+  DType OutputType(const onnx::NodeProto& node) const {
+    if (node.op_type() == "Constant") {
+      if (Find(node, "value_ints") != nullptr) return DType::kI64;
+      const auto known = types_.find(node.output(0));
+      return known != types_.end() ? known->second : DType::kF32;
+    }
+    if (node.op_type() == "Cast") return static_cast<DType>(Find(node, "to")->i());
+    return types_.at(node.input(0));
+  }
+
+  // An output that has become another name for a value takes that value's place.
+  void SettleOutputs() {
+    for (const std::string& output : spec_.outputs) {
+      const auto found = alias_.find(output);
+      if (found == alias_.end()) continue;
+      const std::string source = found->second;
+      bool produced = false;
+      for (auto& node : *function_.mutable_node()) {
+        for (auto& name : *node.mutable_output()) {
+          if (name == source) name = output, produced = true;
+        }
+      }
+      if (!produced) {
+        onnx::NodeProto& identity = *function_.add_node();
+        identity.set_op_type("Identity");
+        identity.add_input(source);
+        identity.add_output(output);
+        continue;
+      }
+      for (auto& node : *function_.mutable_node()) {
+        for (auto& name : *node.mutable_input()) {
+          if (name == source) name = output;
+        }
+      }
+      for (auto& [name, target] : alias_) {
+        if (target == source && name != output) target = output;
+      }
+    }
+  }
+
+  void RemoveDead() {
+    std::unordered_set<std::string> used(spec_.outputs.begin(), spec_.outputs.end());
+    std::vector<onnx::NodeProto> kept;
+    for (int i = function_.node_size() - 1; i >= 0; --i) {
+      onnx::NodeProto& node = *function_.mutable_node(i);
+      bool needed = false;
+      for (const auto& output : node.output()) needed = needed || used.contains(output);
+      if (!needed) continue;
+      for (const auto& input : node.input()) used.insert(input);
+      kept.push_back(std::move(node));
+    }
+    function_.clear_node();
+    for (auto it = kept.rbegin(); it != kept.rend(); ++it) *function_.add_node() = std::move(*it);
+  }
+
+  void Declare() {
+    function_.set_domain(std::string(kOpDomain));
+    function_.set_name(spec_.op_type);
+    for (const std::string& input : spec_.inputs) function_.add_input(input);
+    for (const std::string& output : spec_.outputs) function_.add_output(output);
+    for (const std::string& attribute : spec_.attributes) function_.add_attribute(attribute);
+    std::set<std::string> domains;
+    for (const auto& node : function_.node()) domains.insert(node.domain());
+    for (const std::string& domain : domains) {
+      onnx::OperatorSetIdProto& import = *function_.add_opset_import();
+      import.set_domain(domain);
+      const auto version = spec_.opsets.find(domain);
+      import.set_version(version != spec_.opsets.end() ? version->second : kOpDomainVersion);
+    }
+  }
+
+  const FunctionSpec& spec_;
+  const std::vector<std::string>& overloads_;
+  onnx::FunctionProto function_;
+  std::unordered_map<std::string, DType> types_;
+  std::unordered_map<std::string, double> constants_;
+  std::unordered_map<std::string, std::string> alias_;
+};
+
+}  // namespace
+
+Result<onnx::FunctionProto> MakeFunction(const FunctionSpec& spec,
+                                         const std::vector<std::string>& overloads) {
+  return BodyMaker(spec, overloads).Make();
+}
+
+}  // namespace liger

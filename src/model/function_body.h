@@ -1,0 +1,47 @@
+// From a fused op's function text to the FunctionProto that a model carries: attribute values put
+// in place, Casts between equal dtypes and operations with neutral constants left out, at the
+// model's opset.
+//
+// Specialised bodies matter: ONNX Runtime fuses the plain spelling by itself, and fails to load
+// some half-precision graphs that hold Casts to the dtype a value already has.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "model/graph.h"
+
+namespace onnx {
+class FunctionProto;
+}
+
+namespace liger {
+
+// A second application in the same node: the text stands twice, on other names.
+struct SecondApplication {
+  std::string input, second_input, output, second_output;
+};
+
+struct FunctionSpec {
+  std::string op_type;
+  std::string tag;                  // overload of a further variant, e.g. "f16_gemma"
+  std::string text;                 // in ONNX function syntax
+  std::vector<std::string> inputs;  // formal inputs, in order
+  std::vector<std::string> outputs;
+  std::vector<std::string> attributes;            // all attributes of the op
+  std::map<std::string, Attribute::Value> fixed;  // put in place of references
+  std::map<std::string, DType> types;             // of the inputs
+  std::map<std::string, double> absent;           // inputs of the text that are constants here
+  std::map<std::string, int64_t> opsets;          // of the model, domain to version
+  std::optional<SecondApplication> second;
+  std::map<std::string, int> callees;  // op type of a called fused op to its index in the edit
+};
+
+// `overloads` gives the overload of each function of the edit, for calls.
+Result<onnx::FunctionProto> MakeFunction(const FunctionSpec& spec,
+                                         const std::vector<std::string>& overloads);
+
+}  // namespace liger

@@ -1,0 +1,648 @@
+#include "pattern/canonical.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <string_view>
+
+#include "base/error.h"
+#include "ops/op_contract.h"
+#include "pattern/lowering.h"
+
+namespace liger {
+namespace {
+
+// The dtype of these operators' output is that of their first input.
+const std::set<std::string_view>& SameDtypeOps() {
+  static const std::set<std::string_view> ops = {
+      "Abs",       "Add",       "Ceil",       "Clip",       "Concat",
+      "Cos",       "Div",       "Erf",        "Exp",        "Expand",
+      "Floor",     "Gather",    "Gelu",       "Identity",   "Log",
+      "MatMul",    "Max",       "Min",        "Mul",        "Neg",
+      "Pow",       "Relu",      "Reshape",    "Reciprocal", "Sigmoid",
+      "Sin",       "Slice",     "Softmax",    "Split",      "Sqrt",
+      "Squeeze",   "Sub",       "Sum",        "Tanh",       "Tile",
+      "Transpose", "Unsqueeze", "ReduceMean", "ReduceSum",  "ReduceSumSquare",
+      "ReduceMax", "ReduceMin"};
+  return ops;
+}
+
+const std::set<std::string_view>& RandomOps() {
+  static const std::set<std::string_view> ops = {"RandomNormal",  "RandomNormalLike",
+                                                 "RandomUniform", "RandomUniformLike",
+                                                 "Multinomial",   "Bernoulli"};
+  return ops;
+}
+
+int64_t ToInt(double value) {
+  constexpr double kLimit = 9.2e18;
+  if (value >= kLimit) return std::numeric_limits<int64_t>::max();
+  if (value <= -kLimit) return std::numeric_limits<int64_t>::min();
+  return static_cast<int64_t>(value);
+}
+
+// One node on its way to terms. Each Rule returns the outputs, or nothing if it does not apply.
+class NodeRules {
+ public:
+  NodeRules(Canonicalizer& canonicalizer, const NodeContext& context)
+      : canon_(canonicalizer), terms_(canonicalizer.terms()), context_(context) {}
+
+  std::vector<TermId> Run() {
+    const Node& node = *context_.node;
+    if (!node.bodies.empty() || RandomOps().contains(node.op_type)) return Opaque();
+    if (!node.domain.empty() && node.domain != "com.microsoft" && node.domain != "ai.onnx.ml") {
+      return Opaque();
+    }
+    if (node.domain.empty()) {
+      if (auto term = Standard()) return {*term};
+      if (node.op_type == "Split") {
+        if (auto parts = Split()) return *std::move(parts);
+      }
+      if (node.op_type == "Dropout") return DropoutOutputs();
+    }
+    return Generic();
+  }
+
+ private:
+  using Maybe = std::optional<TermId>;
+
+  std::vector<TermId> Opaque() const {
+    return std::vector<TermId>(context_.node->outputs.size(), kNone);
+  }
+
+  TermId Arg(size_t index) const {
+    return index < context_.args.size() ? context_.args[index] : kNone;
+  }
+  const Term& At(TermId id) const { return terms_[id]; }
+
+  std::optional<Attribute::Value> Attr(std::string_view name) const {
+    const Attribute* attribute = context_.node->FindAttribute(name);
+    if (attribute == nullptr) return std::nullopt;
+    if (const auto* ref = std::get_if<AttributeRef>(&attribute->value)) {
+      if (context_.env != nullptr) {
+        if (const auto found = context_.env->find(ref->name); found != context_.env->end()) {
+          return found->second;
+        }
+      }
+    }
+    return attribute->value;
+  }
+
+  template <typename T>
+  T AttrOr(std::string_view name, T otherwise) const {
+    const auto value = Attr(name);
+    if (!value) return otherwise;
+    const T* typed = std::get_if<T>(&*value);
+    return typed != nullptr ? *typed : otherwise;
+  }
+
+  // Integers given as an attribute in old opsets and as an input in newer ones.
+  std::optional<std::vector<int64_t>> AttrOrInput(std::string_view name, size_t input) const {
+    if (const auto value = Attr(name)) {
+      if (const auto* ints = std::get_if<std::vector<int64_t>>(&*value)) return *ints;
+      if (const auto* one = std::get_if<int64_t>(&*value)) return std::vector<int64_t>{*one};
+      return std::nullopt;
+    }
+    if (Arg(input) == kNone) return std::nullopt;
+    return AsInts(terms_, Arg(input));
+  }
+  bool HasAttrOrInput(std::string_view name, size_t input) const {
+    return context_.node->FindAttribute(name) != nullptr || Arg(input) != kNone;
+  }
+
+  DType OutputDtype(size_t index) const {
+    if (index < context_.output_types.size() &&
+        context_.output_types[index].dtype != DType::kUndefined) {
+      return context_.output_types[index].dtype;
+    }
+    if (SameDtypeOps().contains(context_.node->op_type) && Arg(0) != kNone) {
+      return At(Arg(0)).dtype;
+    }
+    return DType::kUndefined;
+  }
+
+  const Shape* OutputShape() const {
+    if (context_.output_types.empty() || !context_.output_types[0].shape) return nullptr;
+    return &*context_.output_types[0].shape;
+  }
+
+  std::optional<int64_t> Rank(TermId term) const {
+    if (At(term).kind == TermKind::kScalar) return At(term).numbers[0];
+    if (At(term).kind == TermKind::kInts) return 1;
+    if (const Shape* shape = canon_.FindShape(term)) return static_cast<int64_t>(shape->size());
+    return std::nullopt;
+  }
+
+  // `axis` counted from the back; positive if the rank is unknown.
+  int64_t NegativeAxis(int64_t axis, TermId term) const {
+    if (axis < 0) return axis;
+    const auto rank = Rank(term);
+    return rank ? axis - *rank : axis;
+  }
+
+  // Length of a negative axis; -1 if unknown.
+  int64_t Length(TermId term, int64_t axis) const {
+    const Shape* shape = canon_.FindShape(term);
+    if (shape == nullptr || axis >= 0 || -axis > static_cast<int64_t>(shape->size())) return -1;
+    return (*shape)[shape->size() + axis].value;
+  }
+
+  bool SameShapeAsOutput(TermId term) const {
+    const Shape* in = canon_.FindShape(term);
+    const Shape* out = OutputShape();
+    if (in == nullptr || out == nullptr || in->size() != out->size()) return false;
+    return std::equal(in->begin(), in->end(), out->begin(),
+                      [](const Dim& a, const Dim& b) { return a.SameAs(b); });
+  }
+
+  // The operand of an elementwise operator: a scalar loses its rank where that cannot change the
+  // shape of the result; where it could, the operand is kept as an operator of its own.
+  TermId Operand(TermId term, TermId other) {
+    const Term& t = At(term);
+    if (t.kind != TermKind::kScalar || t.numbers[0] == 0) return term;
+    const auto other_rank = Rank(other);
+    if (At(other).kind == TermKind::kScalar) return term;
+    if (other_rank && *other_rank >= t.numbers[0]) return terms_.Scalar(t.scalar, t.dtype);
+    return terms_.Op("Broadcast", t.dtype, {term});
+  }
+
+  Maybe Binary(TermId (TermStore::*rule)(TermId, TermId)) {
+    if (Arg(0) == kNone || Arg(1) == kNone) return std::nullopt;
+    return (terms_.*rule)(Operand(Arg(0), Arg(1)), Operand(Arg(1), Arg(0)));
+  }
+
+  Maybe Standard() {
+    const std::string& type = context_.node->op_type;
+    if (type == "Constant") return Constant();
+    if (Arg(0) == kNone) return std::nullopt;
+    if (type == "Identity") return Arg(0);
+    if (type == "Mul") return Binary(&TermStore::Mul);
+    if (type == "Add") return Binary(&TermStore::Add);
+    if (type == "Sum" && context_.args.size() == 2) return Binary(&TermStore::Add);
+    if (type == "Sub") return Sub();
+    if (type == "Div") return Div();
+    if (type == "Pow") return Pow();
+    if (type == "Neg") return terms_.Neg(Arg(0));
+    if (type == "Reciprocal") return terms_.Recip(Arg(0));
+    if (type == "Sqrt") return terms_.Sqrt(Arg(0));
+    if (type == "Exp") return terms_.Exp(Arg(0));
+    if (type == "Sigmoid") return terms_.Sigmoid(Arg(0));
+    if (type == "Cast") return Cast();
+    if (type == "CastLike") return CastLike();
+    if (type == "ReduceMean" || type == "ReduceSum" || type == "ReduceSumSquare") return Reduce();
+    if (type == "Slice") return Slice();
+    if (type == "Concat") return Concat();
+    if (type == "Shape") return ShapeOf();
+    if (type == "Gather") return Gather();
+    if (type == "Unsqueeze") return Unsqueeze();
+    if (type == "Squeeze") return Squeeze();
+    if (type == "Reshape" || type == "Expand") return Reshape();
+    if (type == "Transpose") return Transpose();
+    return std::nullopt;
+  }
+
+  Maybe Constant() {
+    if (const auto value = Attr("value")) {
+      const auto* tensor = std::get_if<Tensor>(&*value);
+      return tensor != nullptr ? ConstantTensor(*tensor) : std::nullopt;
+    }
+    if (const auto value = Attr("value_float")) {
+      if (const auto* ref = std::get_if<AttributeRef>(&*value)) {
+        return terms_.Capture(ref->name, DType::kF32);
+      }
+      if (const auto* number = std::get_if<float>(&*value)) {
+        return terms_.Scalar(*number, DType::kF32);
+      }
+    }
+    if (const auto value = Attr("value_int")) {
+      if (const auto* number = std::get_if<int64_t>(&*value)) {
+        return terms_.Scalar(static_cast<double>(*number), DType::kI64);
+      }
+    }
+    if (const auto value = Attr("value_ints")) {
+      if (const auto* ints = std::get_if<std::vector<int64_t>>(&*value)) {
+        return ints->size() == 1 ? terms_.Scalar(static_cast<double>((*ints)[0]), DType::kI64, 1)
+                                 : terms_.Ints(*ints, DType::kI64);
+      }
+    }
+    return std::nullopt;
+  }
+
+  Maybe ConstantTensor(const Tensor& tensor) { return ConstantTerm(terms_, tensor); }
+
+  Maybe Sub() {
+    if (Arg(1) == kNone) return std::nullopt;
+    const TermId a = Operand(Arg(0), Arg(1));
+    return terms_.Add(a, terms_.Neg(Operand(Arg(1), Arg(0))));
+  }
+
+  Maybe Div() {
+    if (Arg(1) == kNone) return std::nullopt;
+    const Term& a = At(Arg(0));
+    const Term& b = At(Arg(1));
+    if (!IsFloat(OutputDtype(0))) {
+      if (a.kind != TermKind::kScalar || b.kind != TermKind::kScalar || b.scalar == 0) {
+        return std::nullopt;
+      }
+      return terms_.Scalar(std::trunc(a.scalar / b.scalar), a.dtype,
+                           static_cast<int>(std::max(a.numbers[0], b.numbers[0])));
+    }
+    return terms_.Mul(Operand(Arg(0), Arg(1)), terms_.Recip(Operand(Arg(1), Arg(0))));
+  }
+
+  Maybe Pow() {
+    if (Arg(1) == kNone || !IsFloat(At(Arg(0)).dtype)) return std::nullopt;
+    return terms_.Pow(Arg(0), Operand(Arg(1), Arg(0)));
+  }
+
+  Maybe Cast() {
+    const auto to = static_cast<DType>(AttrOr<int64_t>("to", 0));
+    return to != DType::kUndefined ? Maybe(terms_.Cast(Arg(0), to)) : std::nullopt;
+  }
+
+  Maybe CastLike() {
+    if (Arg(1) == kNone) return std::nullopt;
+    const DType to = At(Arg(1)).dtype;
+    return to != DType::kUndefined ? Maybe(terms_.Cast(Arg(0), to)) : std::nullopt;
+  }
+
+  // Only a reduction over exactly the last axis that keeps it has a canonical form.
+  Maybe Reduce() {
+    if (AttrOr<int64_t>("keepdims", 1) != 1 || !HasAttrOrInput("axes", 1)) return std::nullopt;
+    const auto axes = AttrOrInput("axes", 1);
+    if (!axes || axes->size() != 1 || NegativeAxis((*axes)[0], Arg(0)) != -1) return std::nullopt;
+    const std::string& type = context_.node->op_type;
+    if (type == "ReduceMean") return terms_.Mean(Arg(0));
+    const TermId summand = type == "ReduceSum" ? Arg(0) : terms_.Mul(Arg(0), Arg(0));
+    return terms_.Sum(summand, Length(Arg(0), -1));
+  }
+
+  Maybe Slice() {
+    if (context_.opset < 10) return std::nullopt;  // bounds are attributes there; not a form in use
+    const auto starts = Arg(1) != kNone ? AsInts(terms_, Arg(1)) : std::nullopt;
+    const auto ends = Arg(2) != kNone ? AsInts(terms_, Arg(2)) : std::nullopt;
+    if (!starts || !ends || starts->size() != ends->size()) return std::nullopt;
+    std::vector<int64_t> axes(starts->size());
+    for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int64_t>(i);
+    if (Arg(3) != kNone) {
+      const auto given = AsInts(terms_, Arg(3));
+      if (!given || given->size() != starts->size()) return std::nullopt;
+      axes = *given;
+    }
+    if (Arg(4) != kNone) {
+      const auto steps = AsInts(terms_, Arg(4));
+      if (!steps || std::any_of(steps->begin(), steps->end(), [](int64_t s) { return s != 1; })) {
+        return std::nullopt;
+      }
+    }
+    TermId term = Arg(0);
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const int64_t axis = NegativeAxis(axes[i], Arg(0));
+      const auto sliced = SliceAxis(term, axis, Length(Arg(0), axis), (*starts)[i], (*ends)[i]);
+      if (!sliced) return std::nullopt;
+      term = *sliced;
+    }
+    return term;
+  }
+
+  Maybe SliceAxis(TermId term, int64_t axis, int64_t length, int64_t begin, int64_t end) {
+    if (begin == 0 && end >= std::numeric_limits<int32_t>::max()) return term;  // all of it
+    if (axis >= 0 || length < 0) return std::nullopt;
+    if (begin < 0) begin += length;
+    if (end < 0) end += length;
+    begin = std::clamp<int64_t>(begin, 0, length);
+    end = std::clamp<int64_t>(end, 0, length);
+    return PartOrSlice(term, axis, length, begin, end);
+  }
+
+  TermId PartOrSlice(TermId term, int64_t axis, int64_t length, int64_t begin, int64_t end) {
+    const int64_t width = end - begin;
+    if (width == length) return term;
+    if (width > 0 && length % width == 0 && begin % width == 0) {
+      return terms_.Part(term, axis, begin / width, length / width);
+    }
+    return terms_.Slice(term, axis, begin, end);
+  }
+
+  std::optional<std::vector<TermId>> Split() {
+    const auto count = static_cast<int64_t>(context_.node->outputs.size());
+    if (Arg(0) == kNone || count == 0) return std::nullopt;
+    const int64_t axis = NegativeAxis(AttrOr<int64_t>("axis", 0), Arg(0));
+    if (axis >= 0) return std::nullopt;
+    const int64_t length = Length(Arg(0), axis);
+    std::vector<TermId> parts;
+    if (HasAttrOrInput("split", 1)) {
+      const auto sizes = AttrOrInput("split", 1);
+      if (!sizes || static_cast<int64_t>(sizes->size()) != count) return std::nullopt;
+      int64_t total = 0;
+      for (int64_t size : *sizes) total += size;
+      if (length >= 0 && total != length) return std::nullopt;
+      int64_t begin = 0;
+      for (int64_t size : *sizes) {
+        parts.push_back(PartOrSlice(Arg(0), axis, total, begin, begin + size));
+        begin += size;
+      }
+      return parts;
+    }
+    // Without sizes the parts are equal. From opset 18 the last may be shorter, so the length must
+    // be known to divide; a function text (no types) promises that it does.
+    if (context_.opset >= 18 && context_.env == nullptr && (length < 0 || length % count != 0)) {
+      return std::nullopt;
+    }
+    for (int64_t i = 0; i < count; ++i) parts.push_back(terms_.Part(Arg(0), axis, i, count));
+    return parts;
+  }
+
+  Maybe Concat() {
+    std::vector<TermId> args(context_.args.begin(), context_.args.end());
+    if (std::find(args.begin(), args.end(), kNone) != args.end()) return std::nullopt;
+    if (auto list = ConcatInts(args)) return list;
+    int64_t axis = AttrOr<int64_t>("axis", 0);
+    for (size_t i = 0; i < args.size() && axis >= 0; ++i) axis = NegativeAxis(axis, args[i]);
+    if (axis >= 0 && OutputShape() != nullptr) {
+      axis -= static_cast<int64_t>(OutputShape()->size());
+    }
+    if (axis >= 0) return std::nullopt;
+    return terms_.Concat(std::move(args), axis);
+  }
+
+  Maybe ConcatInts(const std::vector<TermId>& args) {
+    std::vector<int64_t> all;
+    for (TermId arg : args) {
+      if (IsFloat(At(arg).dtype)) return std::nullopt;
+      const auto ints = AsInts(terms_, arg);
+      if (!ints || Rank(arg) != 1) return std::nullopt;
+      all.insert(all.end(), ints->begin(), ints->end());
+    }
+    return all.size() == 1 ? terms_.Scalar(static_cast<double>(all[0]), At(args[0]).dtype, 1)
+                           : terms_.Ints(std::move(all), At(args[0]).dtype);
+  }
+
+  Maybe ShapeOf() {
+    const Shape* shape = canon_.FindShape(Arg(0));
+    if (shape == nullptr) return std::nullopt;
+    const auto rank = static_cast<int64_t>(shape->size());
+    int64_t start = AttrOr<int64_t>("start", 0);
+    int64_t end = AttrOr<int64_t>("end", rank);
+    if (start < 0) start += rank;
+    if (end < 0) end += rank;
+    start = std::clamp<int64_t>(start, 0, rank);
+    end = std::clamp<int64_t>(end, start, rank);
+    std::vector<int64_t> dims;
+    for (int64_t i = start; i < end; ++i) {
+      if (!(*shape)[i].is_known()) return std::nullopt;
+      dims.push_back((*shape)[i].value);
+    }
+    if (dims.size() == 1) return terms_.Scalar(static_cast<double>(dims[0]), DType::kI64, 1);
+    return terms_.Ints(std::move(dims), DType::kI64);
+  }
+
+  // Picking from a constant list, or one dimension out of a shape.
+  Maybe Gather() {
+    if (Arg(1) == kNone || AttrOr<int64_t>("axis", 0) != 0) return std::nullopt;
+    const auto index = AsInts(terms_, Arg(1));
+    if (!index || index->size() != 1) return std::nullopt;
+    const int rank =
+        At(Arg(1)).kind == TermKind::kScalar ? static_cast<int>(At(Arg(1)).numbers[0]) : 1;
+    const Term& data = At(Arg(0));
+    if (data.kind == TermKind::kInts) {
+      const auto size = static_cast<int64_t>(data.numbers.size());
+      const int64_t at = (*index)[0] < 0 ? (*index)[0] + size : (*index)[0];
+      if (at < 0 || at >= size) return std::nullopt;
+      return terms_.Scalar(static_cast<double>(data.numbers[at]), data.dtype, rank);
+    }
+    if (data.kind == TermKind::kOp && data.text.starts_with("::Shape") && data.args.size() == 1) {
+      const TermId of = data.args[0];
+      if (data.text != "::Shape") return std::nullopt;  // with start or end
+      const int64_t axis = NegativeAxis((*index)[0], of);
+      const int64_t length = Length(of, axis);
+      if (length >= 0) return terms_.Scalar(static_cast<double>(length), DType::kI64, rank);
+    }
+    return std::nullopt;
+  }
+
+  Maybe Unsqueeze() {
+    const auto axes = AttrOrInput("axes", 1);
+    if (!axes) return std::nullopt;
+    const Term& data = At(Arg(0));
+    if (data.kind == TermKind::kScalar) {
+      return terms_.Scalar(data.scalar, data.dtype,
+                           static_cast<int>(data.numbers[0] + static_cast<int64_t>(axes->size())));
+    }
+    const auto rank = Rank(Arg(0));
+    std::vector<int64_t> negative;
+    for (int64_t axis : *axes) {
+      if (axis >= 0 && !rank) return std::nullopt;
+      negative.push_back(axis < 0 ? axis : axis - *rank - static_cast<int64_t>(axes->size()));
+    }
+    std::sort(negative.begin(), negative.end());
+    return terms_.Op("Unsqueeze", data.dtype, {Arg(0)}, std::move(negative));
+  }
+
+  Maybe Squeeze() {
+    const Term& data = At(Arg(0));
+    const auto axes = AttrOrInput("axes", 1);
+    if (data.kind == TermKind::kScalar) {
+      const int64_t dropped = HasAttrOrInput("axes", 1)
+                                  ? (axes ? static_cast<int64_t>(axes->size()) : -1)
+                                  : data.numbers[0];
+      if (dropped < 0 || dropped > data.numbers[0]) return std::nullopt;
+      return terms_.Scalar(data.scalar, data.dtype, static_cast<int>(data.numbers[0] - dropped));
+    }
+    if (!axes) return std::nullopt;
+    std::vector<int64_t> negative;
+    for (int64_t axis : *axes) {
+      negative.push_back(NegativeAxis(axis, Arg(0)));
+      if (negative.back() >= 0) return std::nullopt;
+    }
+    std::sort(negative.begin(), negative.end());
+    if (data.IsOp("Unsqueeze") && data.numbers == negative) return data.args[0];
+    return terms_.Op("Squeeze", data.dtype, {Arg(0)}, std::move(negative));
+  }
+
+  // A Reshape or Expand that changes nothing is its input.
+  Maybe Reshape() {
+    if (SameShapeAsOutput(Arg(0))) return Arg(0);
+    const Term& data = At(Arg(0));
+    if (data.kind == TermKind::kScalar && context_.node->op_type == "Reshape" && Arg(1) != kNone) {
+      if (const auto dims = AsInts(terms_, Arg(1))) {
+        return terms_.Scalar(data.scalar, data.dtype, static_cast<int>(dims->size()));
+      }
+    }
+    return std::nullopt;
+  }
+
+  Maybe Transpose() {
+    const auto perm = AttrOr<std::vector<int64_t>>("perm", {});
+    if (perm.empty()) return std::nullopt;
+    for (size_t i = 0; i < perm.size(); ++i) {
+      if (perm[i] != static_cast<int64_t>(i)) return std::nullopt;
+    }
+    return Arg(0);
+  }
+
+  // In inference Dropout passes its input on; in training it is random.
+  std::vector<TermId> DropoutOutputs() {
+    std::vector<TermId> outputs = Opaque();
+    const TermId training = Arg(2);
+    const bool inference = context_.opset < 12 || training == kNone || terms_.IsScalar(training, 0);
+    if (inference && Arg(0) != kNone && !outputs.empty()) outputs[0] = Arg(0);
+    return outputs;
+  }
+
+  static void AppendValue(std::string& text, const Attribute::Value& value) {
+    if (const auto* i = std::get_if<int64_t>(&value)) {
+      text += std::to_string(*i);
+    } else if (const auto* f = std::get_if<float>(&value)) {
+      char buffer[32];
+      std::snprintf(buffer, sizeof(buffer), "%a", static_cast<double>(*f));
+      text += buffer;
+    } else if (const auto* s = std::get_if<std::string>(&value)) {
+      text += '"' + *s + '"';
+    } else if (const auto* ints = std::get_if<std::vector<int64_t>>(&value)) {
+      for (int64_t n : *ints) text += std::to_string(n) + ",";
+    } else if (const auto* floats = std::get_if<std::vector<float>>(&value)) {
+      for (float n : *floats) AppendValue(text, Attribute::Value{n}), text += ",";
+    } else if (const auto* strings = std::get_if<std::vector<std::string>>(&value)) {
+      for (const std::string& n : *strings) text += '"' + n + "\",";
+    } else if (const auto* ref = std::get_if<AttributeRef>(&value)) {
+      text += "@" + ref->name;
+    }
+  }
+
+  // An operator without rules: itself, with its attributes in order of their names.
+  std::vector<TermId> Generic() {
+    const Node& node = *context_.node;
+    std::map<std::string, Attribute::Value> attributes;
+    for (const Attribute& attribute : node.attributes) {
+      if (std::holds_alternative<Tensor>(attribute.value)) return Opaque();
+      attributes[attribute.name] = *Attr(attribute.name);
+    }
+    std::string text = node.domain + "::" + node.op_type;
+    if (!node.overload.empty()) text += ":" + node.overload;
+    for (const auto& [name, value] : attributes) {
+      text += " " + name + "=";
+      AppendValue(text, value);
+    }
+    std::vector<TermId> outputs;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      std::vector<TermId> args(context_.args.begin(), context_.args.end());
+      outputs.push_back(terms_.Op(i == 0 ? text : text + "#" + std::to_string(i), OutputDtype(i),
+                                  std::move(args)));
+    }
+    return outputs;
+  }
+
+  Canonicalizer& canon_;
+  TermStore& terms_;
+  const NodeContext& context_;
+};
+
+}  // namespace
+
+std::optional<TermId> ConstantTerm(TermStore& terms, const Tensor& tensor) {
+  if (tensor.size() == 1 && tensor.floats.size() + tensor.ints.size() == 1) {
+    const double value =
+        tensor.floats.empty() ? static_cast<double>(tensor.ints[0]) : tensor.floats[0];
+    return terms.Scalar(value, tensor.dtype, static_cast<int>(tensor.dims.size()));
+  }
+  if (tensor.dims.size() == 1 && tensor.floats.empty() &&
+      static_cast<int64_t>(tensor.ints.size()) == tensor.dims[0]) {
+    return terms.Ints(tensor.ints, tensor.dtype);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> AsInts(const TermStore& terms, TermId term) {
+  const Term& t = terms[term];
+  if (t.kind == TermKind::kInts) return t.numbers;
+  if (t.kind == TermKind::kScalar && !IsFloat(t.dtype))
+    return std::vector<int64_t>{ToInt(t.scalar)};
+  return std::nullopt;
+}
+
+void Canonicalizer::SetShape(TermId term, const std::optional<Shape>& shape) {
+  if (shape) shapes_.emplace(term, *shape);
+}
+
+const Shape* Canonicalizer::FindShape(TermId term) const {
+  const auto found = shapes_.find(term);
+  return found != shapes_.end() ? &found->second : nullptr;
+}
+
+std::vector<TermId> Canonicalizer::Canonicalize(const NodeContext& context) {
+  if (auto lowered = Lower(context)) return *std::move(lowered);
+  if (context.env != nullptr && context.node->domain == kOpDomain && fused_ops_ != nullptr) {
+    return fused_ops_->Expand(*this, *context.node, context.default_opset, context.args,
+                              *context.env);
+  }
+  return NodeRules(*this, context).Run();
+}
+
+std::optional<std::vector<TermId>> Canonicalizer::Lower(const NodeContext& context) {
+  if (lowerings_ == nullptr) return std::nullopt;
+  const Lowering* lowering = lowerings_->Find(*context.node, context.opset);
+  if (lowering == nullptr) return std::nullopt;
+  AttributeEnv env = lowering->defaults;
+  for (const Attribute& attribute : context.node->attributes) {
+    env[attribute.name] = attribute.value;
+    if (const auto* ref = std::get_if<AttributeRef>(&attribute.value)) {
+      const auto found =
+          context.env != nullptr ? context.env->find(ref->name) : AttributeEnv::iterator{};
+      if (context.env != nullptr && found != context.env->end()) {
+        env[attribute.name] = found->second;
+      }
+    }
+  }
+  if (lowering->last_axis_only) {
+    const auto* axis = std::get_if<int64_t>(&env["axis"]);
+    const Shape* shape = FindShape(context.args[0]);
+    if (axis == nullptr) return std::nullopt;
+    const bool last =
+        *axis == -1 || (shape != nullptr && *axis == static_cast<int64_t>(shape->size()) - 1);
+    if (!last) return std::nullopt;
+  }
+  if (context.args.size() != lowering->body.inputs.size()) return std::nullopt;
+  for (TermId arg : context.args) {
+    if (arg == kNone) return std::nullopt;
+  }
+  // The texts of these operators assume operands of one dtype.
+  for (TermId arg : context.args) {
+    if (terms_[arg].dtype != terms_[context.args[0]].dtype) return std::nullopt;
+  }
+  std::vector<TermId> outputs = Evaluate(lowering->body, context.args, env, lowering->opsets);
+  outputs.resize(context.node->outputs.size(), kNone);
+  return outputs;
+}
+
+std::vector<TermId> Canonicalizer::Evaluate(const Graph& body, std::span<const TermId> inputs,
+                                            const AttributeEnv& env,
+                                            const std::map<std::string, int64_t>& opsets) {
+  LIGER_CHECK(inputs.size() == body.inputs.size());
+  std::vector<TermId> values(body.values.size(), kNone);
+  const auto opset_of = [&](const std::string& domain) {
+    const auto found = opsets.find(domain);
+    return found != opsets.end() ? found->second : 1;
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) values[body.inputs[i]] = inputs[i];
+  for (const Node& node : body.nodes) {
+    std::vector<TermId> args;
+    for (ValueId input : node.inputs) args.push_back(input == kNone ? kNone : values[input]);
+    NodeContext context;
+    context.node = &node;
+    context.opset = opset_of(node.domain);
+    context.default_opset = opset_of("");
+    context.args = args;
+    context.env = &env;
+    const std::vector<TermId> outputs = Canonicalize(context);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] != kNone && i < outputs.size()) values[node.outputs[i]] = outputs[i];
+    }
+  }
+  std::vector<TermId> results;
+  for (ValueId output : body.outputs) results.push_back(values[output]);
+  return results;
+}
+
+}  // namespace liger

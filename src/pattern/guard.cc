@@ -1,0 +1,237 @@
+#include "pattern/guard.h"
+
+#include <algorithm>
+#include <set>
+
+namespace liger {
+namespace {
+
+// Rotary tables are read to compare their halves; larger ones are not.
+constexpr int64_t kMaxTableBytes = int64_t{64} << 20;
+
+bool IsUnaryElementwise(const Term& term) {
+  static const std::set<std::string_view> ops = {op::kNeg, op::kRecip,   op::kSqrt, op::kCast,
+                                                 op::kExp, op::kSigmoid, "::Cos",   "::Sin",
+                                                 "::Tanh", "::Abs",      "::Log",   "Broadcast"};
+  return term.args.size() == 1 && ops.contains(term.text);
+}
+
+int64_t LastDim(const Shape* shape) {
+  return shape != nullptr && !shape->empty() ? shape->back().value : -1;
+}
+
+// Dimension `from_end` (1 = last) of a shape that broadcasts: 1 where it has fewer axes.
+Dim DimFromEnd(const Shape& shape, size_t from_end) {
+  return from_end <= shape.size() ? shape[shape.size() - from_end] : Dim{1, ""};
+}
+
+}  // namespace
+
+bool GuardEvaluator::IsKnown(const std::string& name) {
+  static const std::set<std::string> names = {"row_of", "same_shape", "different", "not_negative",
+                                              "rotary_tables"};
+  return names.contains(name);
+}
+
+std::optional<GuardRefusal> GuardEvaluator::Check(const PatternInstance& instance,
+                                                  const std::vector<TermId>& inputs,
+                                                  AttributeEnv& attributes) {
+  const auto& ports = instance.op->contract->inputs;
+  const auto find = [&](const std::string& name) {
+    Arg arg{name, kNone, nullptr};
+    for (size_t i = 0; i < ports.size(); ++i) {
+      if (ports[i].name != name || inputs[i] == kNone) continue;
+      arg.term = inputs[i];
+      arg.shape = view_.canonicalizer().FindShape(inputs[i]);
+    }
+    return arg;
+  };
+  for (const GuardSpec& spec : instance.op->guards) {
+    std::optional<std::string> reason;
+    if (spec.name == "not_negative") {
+      for (const std::string& name : spec.args) {
+        const auto* value = std::get_if<float>(&attributes[name]);
+        if (value == nullptr || !(*value >= 0)) reason = name + " is negative";
+      }
+    } else {
+      std::vector<Arg> args;
+      for (const std::string& name : spec.args) args.push_back(find(name));
+      if (std::any_of(args.begin(), args.end(), [](const Arg& a) { return a.term == kNone; })) {
+        continue;
+      }
+      if (spec.name == "row_of") reason = RowOf(args[0], args[1]);
+      if (spec.name == "same_shape") reason = SameShape(args[0], args[1]);
+      if (spec.name == "different" && args[0].term == args[1].term) {
+        reason = args[0].name + " and " + args[1].name + " are the same value";
+      }
+      if (spec.name == "rotary_tables") {
+        reason = RotaryTables(args[0], args[1], args[2], attributes);
+      }
+    }
+    if (reason) return GuardRefusal{spec.name, *std::move(reason)};
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> GuardEvaluator::RowOf(const Arg& row, const Arg& of) const {
+  if (of.shape == nullptr || of.shape->empty() ||
+      !(of.shape->back().is_known() || !of.shape->back().symbol.empty())) {
+    return "the width of " + of.name + " is unknown: " + view_.Describe(of.term);
+  }
+  if (row.shape != nullptr && row.shape->size() == 1 &&
+      row.shape->front().SameAs(of.shape->back())) {
+    return std::nullopt;
+  }
+  return row.name + " is not one row as wide as " + of.name + ": " + view_.Describe(row.term) +
+         " has shape " + ToString(row.shape != nullptr ? std::optional(*row.shape) : std::nullopt) +
+         ", " + of.name + " " + ToString(*of.shape);
+}
+
+std::optional<std::string> GuardEvaluator::SameShape(const Arg& a, const Arg& b) const {
+  const bool same = a.shape != nullptr && b.shape != nullptr &&
+                    a.shape->size() == b.shape->size() &&
+                    std::equal(a.shape->begin(), a.shape->end(), b.shape->begin(),
+                               [](const Dim& x, const Dim& y) { return x.SameAs(y); });
+  if (same) return std::nullopt;
+  const auto text = [](const Arg& arg) {
+    return ToString(arg.shape != nullptr ? std::optional(*arg.shape) : std::nullopt);
+  };
+  return a.name + " and " + b.name + " cannot be shown to have the same shape: " + text(a) +
+         " and " + text(b);
+}
+
+std::optional<std::string> GuardEvaluator::RotaryTables(const Arg& x, const Arg& cos,
+                                                        const Arg& sin, AttributeEnv& attributes) {
+  if (x.shape == nullptr || x.shape->size() < 3 || x.shape->size() > 4) {
+    return "x must have 3 or 4 axes of known number: " + view_.Describe(x.term);
+  }
+  const int64_t head_dim = LastDim(x.shape);
+  if (head_dim <= 0 || head_dim % 2 != 0) return "the size of a head is unknown or odd";
+  const auto* table = std::get_if<std::string>(&attributes["table"]);
+  const int64_t width = table != nullptr && *table == "half" ? head_dim / 2 : head_dim;
+  for (const Arg* t : {&cos, &sin}) {
+    if (t->shape == nullptr || t->shape->size() > x.shape->size() || LastDim(t->shape) != width) {
+      return "the table " + t->name + " is not " + std::to_string(width) +
+             " wide: " + view_.Describe(t->term);
+    }
+  }
+  // Which axis of x carries positions: the one along which the tables may vary. The head axis of
+  // the tables must be 1; a dimension that is neither 1 nor that of x would make the result larger
+  // than x.
+  const auto fits = [&](size_t heads_from_end, size_t positions_from_end) {
+    for (const Arg* t : {&cos, &sin}) {
+      if (DimFromEnd(*t->shape, heads_from_end).value != 1) return false;
+      const Dim positions = DimFromEnd(*t->shape, positions_from_end);
+      if (positions.value != 1 && !positions.SameAs(DimFromEnd(*x.shape, positions_from_end))) {
+        return false;
+      }
+      const Dim batch = DimFromEnd(*t->shape, 4);
+      if (x.shape->size() == 4 && batch.value != 1 && !batch.SameAs((*x.shape)[0])) return false;
+    }
+    return true;
+  };
+  std::string layout;
+  if (x.shape->size() == 4) {
+    layout = fits(3, 2) ? "BNSD" : fits(2, 3) ? "BSND" : "";
+  } else if (fits(2, 3)) {
+    layout = "SND";
+  }
+  if (layout.empty()) {
+    return "the tables do not broadcast over the heads of x: x has shape " + ToString(*x.shape) +
+           ", cos " + ToString(*cos.shape) + ", sin " + ToString(*sin.shape);
+  }
+  if (width == head_dim) {
+    for (const Arg* t : {&cos, &sin}) {
+      if (auto reason = HalvesDiffer(t->term)) return "of the table " + t->name + " " + *reason;
+    }
+  }
+  attributes["layout"] = layout;
+  attributes["rotary_dim"] = head_dim;
+  return std::nullopt;
+}
+
+// Follows the table back to where its last axis is made: a Concat of one value with itself, or a
+// stored table. Every term on the way must keep the last axis as it is.
+std::optional<std::string> GuardEvaluator::HalvesDiffer(TermId table) {
+  if (const auto known = halves_.find(table); known != halves_.end()) return known->second;
+  const TermStore& terms = view_.terms();
+  std::optional<std::string> reason;
+  std::vector<TermId> work = {table};
+  std::set<TermId> seen;
+  const auto last_dim = [&](TermId id) { return LastDim(view_.canonicalizer().FindShape(id)); };
+  while (!work.empty() && !reason) {
+    const TermId id = work.back();
+    work.pop_back();
+    if (!seen.insert(id).second) continue;
+    const Term& term = terms[id];
+    if (term.kind == TermKind::kScalar || last_dim(id) == 1) continue;
+    if (term.kind == TermKind::kLeaf) {
+      reason = StoredHalvesDiffer(id);
+    } else if (term.IsOp(op::kConcat) && term.numbers[0] == -1) {
+      const size_t half = term.args.size() / 2;
+      if (term.args.size() % 2 != 0 ||
+          !std::equal(term.args.begin(), term.args.begin() + static_cast<int64_t>(half),
+                      term.args.begin() + static_cast<int64_t>(half))) {
+        reason = "the halves cannot be shown to be equal: " + view_.Describe(id);
+      }
+    } else if (IsUnaryElementwise(term)) {
+      work.push_back(term.args[0]);
+    } else if (term.IsOp(op::kMul) || term.IsOp(op::kAdd) || term.IsOp(op::kConcat)) {
+      work.insert(work.end(), term.args.begin(), term.args.end());
+    } else if ((term.IsOp("Unsqueeze") || term.IsOp("Squeeze")) && term.numbers.back() != -1) {
+      work.push_back(term.args[0]);
+    } else if ((term.IsOp(op::kPart) || term.IsOp(op::kSlice)) && term.numbers[0] != -1) {
+      work.push_back(term.args[0]);
+    } else if (term.kind == TermKind::kOp &&
+               (term.text == "::Gather" || term.text == "::Gather axis=0" ||
+                term.text.starts_with("::Reshape") || term.text.starts_with("::Expand") ||
+                term.text.starts_with("::Transpose")) &&
+               last_dim(id) > 0 && last_dim(id) == last_dim(term.args[0])) {
+      // Rows are picked, grouped or repeated; a transposition must leave the last axis in its
+      // place.
+      const bool gather_rows = !term.text.starts_with("::Gather") ||
+                               view_.canonicalizer().FindShape(term.args[0])->size() > 1;
+      bool keeps_last = gather_rows;
+      if (term.text.starts_with("::Transpose")) {
+        const auto rank = view_.canonicalizer().FindShape(id)->size();
+        keeps_last = term.text.ends_with("," + std::to_string(rank - 1) + ",");
+      }
+      if (keeps_last) {
+        work.push_back(term.args[0]);
+      } else {
+        reason = "the halves cannot be shown to be equal: " + view_.Describe(id);
+      }
+    } else {
+      reason = "the halves cannot be shown to be equal: " + view_.Describe(id);
+    }
+  }
+  halves_[table] = reason;
+  return reason;
+}
+
+std::optional<std::string> GuardEvaluator::StoredHalvesDiffer(TermId leaf) const {
+  const Term& term = view_.terms()[leaf];
+  const Graph* graph = &view_.model().graphs[term.numbers[0]];
+  auto value = static_cast<ValueId>(term.numbers[1]);
+  while (graph->values[value].outer != kNone) {
+    value = graph->values[value].outer;
+    graph = &view_.model().graphs[graph->parent];
+  }
+  const auto tensor = view_.model().constants->Read(*graph, value, kMaxTableBytes);
+  if (tensor == nullptr || tensor->dims.empty() || tensor->floats.empty()) {
+    return "the halves cannot be shown to be equal: " + view_.Describe(leaf) +
+           " is not a stored table";
+  }
+  const int64_t width = tensor->dims.back();
+  if (width % 2 != 0) return "the width is odd: " + view_.Describe(leaf);
+  const int64_t rows = tensor->size() / width;
+  for (int64_t row = 0; row < rows; ++row) {
+    const double* at = tensor->floats.data() + row * width;
+    if (!std::equal(at, at + width / 2, at + width / 2)) {
+      return "the halves differ: " + view_.Describe(leaf);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace liger

@@ -1,0 +1,61 @@
+// Named conditions of a pattern that its structure cannot say. Each gives a reason when it refuses;
+// a guard that cannot decide (a shape is unknown) refuses.
+//
+//   row_of: [scale, x]          scale has shape [H], and H is the length of x's last axis
+//   same_shape: [a, b]          equal dimensions, symbolic ones by name
+//   different: [a, b]           two different values
+//   not_negative: [epsilon]     a captured number
+//   rotary_tables: [x, cos, sin]  shapes fit one of the layouts, the tables are as wide as the text
+//   says,
+//                               and the halves of a full table are equal; gives layout and
+//                               rotary_dim
+//
+// Inputs that the instance leaves out are not constrained.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "pattern/op_pattern.h"
+#include "pattern/view.h"
+
+namespace liger {
+
+struct GuardRefusal {
+  std::string guard;
+  std::string reason;
+};
+
+class GuardEvaluator {
+ public:
+  explicit GuardEvaluator(const GraphView& view) : view_(view) {}
+
+  // Checks all guards of the op for the bound `inputs`; adds derived attributes to `attributes`.
+  std::optional<GuardRefusal> Check(const PatternInstance& instance,
+                                    const std::vector<TermId>& inputs, AttributeEnv& attributes);
+
+  // Names of all guards, for the validation of op files.
+  static bool IsKnown(const std::string& name);
+
+ private:
+  struct Arg {
+    std::string name;
+    TermId term = kNone;
+    const Shape* shape = nullptr;
+  };
+
+  std::optional<std::string> RowOf(const Arg& row, const Arg& of) const;
+  std::optional<std::string> SameShape(const Arg& a, const Arg& b) const;
+  std::optional<std::string> RotaryTables(const Arg& x, const Arg& cos, const Arg& sin,
+                                          AttributeEnv& attributes);
+  // Nothing if both halves of the last axis hold the same values, else why that is not known.
+  std::optional<std::string> HalvesDiffer(TermId table);
+  std::optional<std::string> StoredHalvesDiffer(TermId leaf) const;
+
+  const GraphView& view_;
+  std::unordered_map<TermId, std::optional<std::string>> halves_;  // results of HalvesDiffer
+};
+
+}  // namespace liger

@@ -1,0 +1,310 @@
+#include "pattern/matcher.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace liger {
+namespace {
+
+// Operators that must have fitted before a failure at the anchor counts as a near miss.
+constexpr int kScoreBeforeAnchor = 3;
+
+// Constants that stand in pattern texts (0, 1, 2, ...) must be met exactly up to the rounding of
+// the graph's dtype.
+bool SameConstant(const Term& pattern, const Term& graph) {
+  return pattern.scalar == graph.scalar || RoundTo(graph.dtype, pattern.scalar) == graph.scalar;
+}
+
+// One thing still to be shown: that `pattern` meets `graph`, or that the factors of a product do.
+struct Goal {
+  TermId pattern = kNone;
+  TermId graph = kNone;
+  std::vector<TermId> pattern_factors;  // if not empty, the goal is a product
+  std::vector<TermId> graph_factors;
+};
+
+class Search {
+ public:
+  Search(const GraphView& view, GuardEvaluator& guards, const PatternInstance& instance,
+         Attempt* attempt)
+      : view_(view),
+        terms_(view.terms()),
+        guards_(guards),
+        instance_(instance),
+        attempt_(attempt) {}
+
+  std::optional<Binding> Run(TermId root) {
+    std::vector<Goal> goals = {{instance_.root(), root, {}, {}}};
+    if (!Solve(std::move(goals))) return std::nullopt;
+    return result_;
+  }
+
+ private:
+  // Depth is bounded by the size of the pattern, not by that of the graph.
+  bool Solve(std::vector<Goal> goals) {
+    if (goals.empty()) return Finish();
+    Goal goal = std::move(goals.back());
+    goals.pop_back();
+    return goal.pattern_factors.empty() && goal.pattern != kNone ? SolveTerm(goal, std::move(goals))
+                                                                 : SolveFactors(goal, goals);
+  }
+
+  bool SolveTerm(const Goal& goal, std::vector<Goal> goals) {
+    const Term& p = terms_[goal.pattern];
+    const Term& g = terms_[goal.graph];
+    if (const auto bound = bound_.find(goal.pattern); bound != bound_.end()) {
+      if (bound->second == goal.graph) return Solve(std::move(goals));
+      return Fail(goal, Name(goal.pattern) + " is " + view_.Describe(bound->second) +
+                            " in one place and " + view_.Describe(goal.graph) + " in another");
+    }
+    if (p.kind == TermKind::kScalar) {
+      if (g.kind == TermKind::kScalar && SameConstant(p, g)) return Solve(std::move(goals));
+      return Fail(goal, "expected the constant " + terms_.ToString(goal.pattern) + ", found " +
+                            view_.Describe(goal.graph));
+    }
+    if (p.kind == TermKind::kCapture) return SolveCapture(goal, std::move(goals));
+    if (p.dtype != g.dtype) {
+      return Fail(goal, Name(goal.pattern) + " should be " + std::string(DTypeName(p.dtype)) +
+                            ", but " + view_.Describe(goal.graph) + " is " +
+                            std::string(DTypeName(g.dtype)));
+    }
+    if (p.kind == TermKind::kVariable) {
+      return WithBound(goal.pattern, goal.graph, [&] { return Solve(std::move(goals)); });
+    }
+    if (g.kind != TermKind::kOp || p.text != g.text || p.numbers != g.numbers ||
+        p.args.size() != g.args.size()) {
+      return Fail(goal, "expected " + Name(goal.pattern) + ", found " + view_.Describe(goal.graph));
+    }
+    ++score_;
+    const bool is_anchor = IsAnchor(p);
+    const TermId outer_anchor = anchor_;
+    if (is_anchor) anchor_ = goal.graph;
+    const bool solved = WithBound(goal.pattern, goal.graph, [&] {
+      if (p.IsOp(op::kMul)) return SolveProduct(goal, goals);
+      if (p.IsOp(op::kAdd)) {
+        return SolvePairs(p.args, g.args, goals) ||
+               SolvePairs(p.args, {g.args[1], g.args[0]}, goals);
+      }
+      return SolvePairs(p.args, g.args, goals);
+    });
+    if (solved) return true;
+    --score_;
+    if (is_anchor) anchor_ = outer_anchor;
+    return false;
+  }
+
+  bool SolveCapture(const Goal& goal, std::vector<Goal> goals) {
+    const Term& p = terms_[goal.pattern];
+    const Term& g = terms_[goal.graph];
+    if (g.kind != TermKind::kScalar) {
+      return Fail(goal, p.text + " is not a constant: " + view_.Describe(goal.graph));
+    }
+    if (p.dtype != g.dtype) {
+      return Fail(goal, p.text + " has dtype " + std::string(DTypeName(g.dtype)));
+    }
+    const auto value = static_cast<float>(g.scalar);
+    if (static_cast<double>(value) != g.scalar) {
+      return Fail(goal, p.text + " = " + std::to_string(g.scalar) +
+                            " is not representable as a 32-bit attribute");
+    }
+    if (const auto known = captured_.find(p.text); known != captured_.end()) {
+      if (known->second == value) return Solve(std::move(goals));
+      return Fail(goal, p.text + " has two different values");
+    }
+    captured_[p.text] = value;
+    if (Solve(std::move(goals))) return true;
+    captured_.erase(p.text);
+    return false;
+  }
+
+  // Arguments one by one; what has structure first, since it binds the variables.
+  bool SolvePairs(const std::vector<TermId>& patterns, const std::vector<TermId>& graphs,
+                  std::vector<Goal> goals) {
+    for (const bool structured : {false, true}) {
+      for (size_t i = patterns.size(); i-- > 0;) {
+        if (patterns[i] == kNone) {
+          if (graphs[i] != kNone) return false;
+          continue;
+        }
+        if (graphs[i] == kNone) return false;
+        if ((terms_[patterns[i]].kind == TermKind::kOp) == structured) {
+          goals.push_back({patterns[i], graphs[i], {}, {}});
+        }
+      }
+    }
+    return Solve(std::move(goals));
+  }
+
+  bool SolveProduct(const Goal& goal, const std::vector<Goal>& goals) {
+    const std::vector<TermId> p = terms_[goal.pattern].args;
+    const std::vector<TermId> g = terms_[goal.graph].args;
+    if (SolvePairs(p, g, goals) || SolvePairs(p, {g[1], g[0]}, goals)) return true;
+
+    // As lists of factors: every way to cut the graph's tree of products into as many factors.
+    std::vector<TermId> factors;
+    Flatten(goal.pattern, factors);
+    if (factors.size() < 3) return false;
+    // Structure first, then variables: a variable that structure has bound is then only compared.
+    std::stable_partition(factors.begin(), factors.end(),
+                          [&](TermId id) { return terms_[id].kind == TermKind::kOp; });
+    std::vector<std::vector<TermId>> cuts;
+    Cut(g, factors.size(), 0, cuts);
+    const bool outer = reassociated_;
+    reassociated_ = true;
+    for (std::vector<TermId>& cut : cuts) {
+      std::vector<Goal> next = goals;
+      next.push_back({kNone, goal.graph, factors, std::move(cut)});
+      if (Solve(std::move(next))) return true;
+    }
+    reassociated_ = outer;
+    return false;
+  }
+
+  void Flatten(TermId product, std::vector<TermId>& factors) const {
+    for (TermId arg : terms_[product].args) {
+      if (terms_[arg].IsOp(op::kMul)) {
+        Flatten(arg, factors);
+      } else {
+        factors.push_back(arg);
+      }
+    }
+  }
+
+  // All cuts with `count` factors that expand only factors from position `from` on, so that none
+  // comes twice; one cut with fewer if the tree has no more, for the sake of the reason.
+  void Cut(const std::vector<TermId>& factors, size_t count, size_t from,
+           std::vector<std::vector<TermId>>& cuts) const {
+    if (factors.size() == count) {
+      cuts.push_back(factors);
+      return;
+    }
+    for (size_t i = from; i < factors.size(); ++i) {
+      if (!terms_[factors[i]].IsOp(op::kMul)) continue;
+      std::vector<TermId> finer = factors;
+      finer[i] = terms_[factors[i]].args[0];
+      finer.insert(finer.begin() + static_cast<int64_t>(i) + 1, terms_[factors[i]].args[1]);
+      Cut(finer, count, i, cuts);
+    }
+    if (cuts.empty() && from == 0) cuts.push_back(factors);
+  }
+
+  bool SolveFactors(const Goal& goal, const std::vector<Goal>& goals) {
+    if (goal.pattern_factors.empty()) return Solve(goals);
+    const TermId first = goal.pattern_factors.front();
+    if (goal.graph_factors.empty()) {
+      return Fail({first, goal.graph, {}, {}}, "the product " + view_.Describe(goal.graph) +
+                                                   " has no factor for " + Name(first));
+    }
+    for (size_t i = 0; i < goal.graph_factors.size(); ++i) {
+      Goal rest{kNone,
+                goal.graph,
+                {goal.pattern_factors.begin() + 1, goal.pattern_factors.end()},
+                goal.graph_factors};
+      rest.graph_factors.erase(rest.graph_factors.begin() + static_cast<int64_t>(i));
+      std::vector<Goal> next = goals;
+      next.push_back(std::move(rest));
+      next.push_back({first, goal.graph_factors[i], {}, {}});
+      if (Solve(std::move(next))) return true;
+    }
+    return false;
+  }
+
+  bool Finish() {
+    Binding binding;
+    for (TermId input : instance_.inputs) {
+      const auto found = input == kNone ? bound_.end() : bound_.find(input);
+      binding.inputs.push_back(found != bound_.end() ? found->second : kNone);
+    }
+    for (TermId output : instance_.outputs) {
+      const auto found = bound_.find(output);
+      binding.outputs.push_back(found != bound_.end() ? found->second : kNone);
+    }
+    binding.attributes = instance_.attributes;
+    for (const std::string& name : instance_.captures) {
+      const auto found = captured_.find(name);
+      if (found == captured_.end()) return false;
+      binding.attributes[name] = found->second;
+    }
+    for (size_t i = 0; i < binding.inputs.size(); ++i) {
+      if (instance_.inputs[i] == kNone || binding.inputs[i] == kNone) continue;
+      if (view_.FirstValue(binding.inputs[i]) == kNone) {
+        return Refuse("leaf", std::string(instance_.op->contract->inputs[i].name) +
+                                  " has no value of its own in the graph");
+      }
+    }
+    if (const auto refusal = guards_.Check(instance_, binding.inputs, binding.attributes)) {
+      return Refuse(refusal->guard, refusal->reason);
+    }
+    binding.reassociated = reassociated_;
+    result_ = std::move(binding);
+    return true;
+  }
+
+  template <typename Then>
+  bool WithBound(TermId pattern, TermId graph, Then then) {
+    bound_[pattern] = graph;
+    if (then()) return true;
+    bound_.erase(pattern);
+    return false;
+  }
+
+  bool IsAnchor(const Term& term) const { return term.IsOp(instance_.op->anchor); }
+
+  bool Fail(const Goal& goal, std::string reason) {
+    // A failure at the anchor itself says something only where much of the op stood before it.
+    const bool at_anchor = IsAnchor(terms_[goal.pattern]) && score_ >= kScoreBeforeAnchor;
+    Record(at_anchor ? goal.graph : anchor_, goal.graph, score_, "", std::move(reason));
+    return false;
+  }
+
+  // A guard refuses a complete structure: that is further than any structural failure.
+  bool Refuse(const std::string& guard, std::string reason) {
+    Record(anchor_, kNone, score_ + 1, guard, std::move(reason));
+    return false;
+  }
+
+  void Record(TermId anchor, TermId at, int score, const std::string& guard, std::string reason) {
+    if (attempt_ == nullptr) return;
+    const bool reached = anchor != kNone;
+    if (std::pair(reached, score) <= std::pair(attempt_->reached_anchor, attempt_->score)) return;
+    *attempt_ = {score, reached, anchor, at, guard, std::move(reason)};
+  }
+
+  // A pattern term for people: the op's input, or what the operator means.
+  std::string Name(TermId pattern) const {
+    const Term& term = terms_[pattern];
+    if (term.kind == TermKind::kVariable) {
+      return std::string(instance_.op->contract->inputs[term.numbers[0]].name);
+    }
+    if (term.kind == TermKind::kCapture) return term.text;
+    if (term.IsOp(op::kMean)) return "the mean over the last axis, kept";
+    if (term.IsOp(op::kCast)) return "a Cast to " + std::string(DTypeName(term.dtype));
+    if (term.IsOp(op::kPart)) {
+      return "part " + std::to_string(term.numbers[1] + 1) + " of " +
+             std::to_string(term.numbers[2]) + " of the last axis of " + Name(term.args[0]);
+    }
+    if (term.IsOp(op::kNeg)) return "the negative of " + Name(term.args[0]);
+    return term.text;
+  }
+
+  const GraphView& view_;
+  const TermStore& terms_;
+  GuardEvaluator& guards_;
+  const PatternInstance& instance_;
+  Attempt* attempt_;
+  std::unordered_map<TermId, TermId> bound_;
+  std::map<std::string, float> captured_;
+  int score_ = 0;
+  TermId anchor_ = kNone;
+  bool reassociated_ = false;
+  std::optional<Binding> result_;
+};
+
+}  // namespace
+
+std::optional<Binding> Matcher::Match(const PatternInstance& instance, TermId root,
+                                      Attempt* attempt) {
+  return Search(view_, guards_, instance, attempt).Run(root);
+}
+
+}  // namespace liger

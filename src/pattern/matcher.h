@@ -1,0 +1,55 @@
+// Finds where a pattern instance stands in a graph, and says how far it got where it does not.
+//
+//   Matcher matcher(view);
+//   Attempt attempt;
+//   if (auto binding = matcher.Match(instance, root, &attempt)) Use(*binding);
+//   else Report(attempt);
+//
+// Matching is on terms. Sums are commutative; products are compared as trees first, then as lists
+// of factors (such a match is `reassociated`: it may move roundings). An equal pattern term always
+// meets one and the same graph term. Guards are part of a match: where one refuses, other bindings
+// are tried.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "pattern/guard.h"
+#include "pattern/op_pattern.h"
+#include "pattern/view.h"
+
+namespace liger {
+
+struct Binding {
+  std::vector<TermId> inputs;   // by position in the contract; kNone where left out
+  std::vector<TermId> outputs;  // graph terms of the op's outputs
+  AttributeEnv attributes;      // all of the op's attributes
+  bool reassociated = false;
+};
+
+// The furthest that a failed match got.
+struct Attempt {
+  int score = -1;               // operators that fitted
+  bool reached_anchor = false;  // whether the op's rare operator was among them, or failed
+  TermId anchor = kNone;        // the graph's term there
+  TermId at = kNone;            // the graph's term that did not fit
+  std::string guard;            // name of the guard that refused; empty if the structure did
+  std::string reason;
+};
+
+class Matcher {
+ public:
+  explicit Matcher(const GraphView& view) : view_(view), guards_(view) {}
+
+  // `attempt` keeps the better of what it holds and this attempt; it may be null.
+  std::optional<Binding> Match(const PatternInstance& instance, TermId root, Attempt* attempt);
+
+ private:
+  const GraphView& view_;
+  GuardEvaluator guards_;
+};
+
+}  // namespace liger

@@ -1,0 +1,137 @@
+// Fused ops as patterns: patches/ops/*.yaml to terms.
+//
+//   Result<OpPatternSet> ops = OpPatternSet::Load(files);
+//   std::vector<PatternInstance> instances = ops->Instantiate(canonicalizer, request);
+//
+// An op is defined by function texts. An instance is one text with its attributes fixed by a preset
+// and its type symbols bound to dtypes; as a term it has variables where the op has inputs and
+// captures where an attribute takes its value from the graph. Instances with equal terms are one.
+//
+// The file, beside the contract (ops/op_contract.h) that op, inputs, outputs, attributes and
+// kernels make:
+//
+//   priority: 20                  # larger fusions first: lower numbers win
+//   anchor: Mean                  # the canonical operator that makes a failed attempt a near miss
+//   captures: [epsilon]           # attributes bound to constants of the graph
+//   derived: [layout]             # attributes that a guard computes
+//   presets:                      # named sets of attribute values; T, S stand for the bound dtypes
+//     - {name: llama, stash_type: f32, scale_type: T}
+//   choices: {offset: [captured, 0]}   # tried in this order, with every preset
+//   absent: {scale: 1}            # an optional input that is left out stands for this constant
+//   guards:                       # named predicates (pattern/guard.h) and the inputs they
+//   constrain
+//     - {row_of: [scale, x]}
+//   pair: {input: x, second_input: second_x, output: y, second_output: second_y}   # optional
+//   texts:                        # each defines the op; presets and choices apply to all
+//     - name: decomposed
+//       opset: 13-17              # range of the default domain in which the text is valid
+//       attributes: {table: full} # optional: values this text stands for
+//       text: |  ...
+//   bodies:                       # optional: preferred bodies; used where they mean the same term
+//     - {name: ..., opset: 23-, text: ...}
+#pragma once
+
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "model/onnx_graph.h"
+#include "ops/embedded_patches.h"
+#include "ops/op_contract.h"
+#include "pattern/canonical.h"
+
+namespace liger {
+
+struct OpText {
+  std::string name;
+  int64_t min_opset = 1;
+  int64_t max_opset = std::numeric_limits<int64_t>::max();
+  AttributeEnv attributes;
+  std::string source;  // the text itself, for bodies
+  FunctionText function;
+
+  bool Covers(int64_t opset) const { return min_opset <= opset && opset <= max_opset; }
+};
+
+struct GuardSpec {
+  std::string name;
+  std::vector<std::string> args;  // inputs or captured attributes
+};
+
+struct PairSpec {
+  std::string input, second_input, output, second_output;
+};
+
+// "T", "S" or a dtype's name: the value of a dtype attribute in a preset.
+struct Preset {
+  std::string name;
+  std::map<std::string, std::string> values;
+};
+
+struct OpPattern {
+  const OpContract* contract = nullptr;
+  std::string file;
+  int priority = 0;
+  std::string anchor;
+  std::vector<std::string> captures;
+  std::vector<std::string> derived;
+  std::vector<Preset> presets;
+  std::vector<std::pair<std::string, std::vector<std::string>>> choices;
+  std::map<std::string, double> absent;
+  std::vector<GuardSpec> guards;
+  std::optional<PairSpec> pair;
+  std::vector<OpText> texts;
+  std::vector<OpText> bodies;
+};
+
+struct PatternInstance {
+  const OpPattern* op = nullptr;
+  const OpText* text = nullptr;
+  std::string preset;                 // "any" where all presets mean the same
+  AttributeEnv attributes;            // fixed by text, preset and choice
+  std::vector<std::string> captures;  // attributes that the match binds
+  std::vector<TypeBinding> types;
+  std::vector<TermId> inputs;   // by position in the contract; kNone where left out
+  std::vector<TermId> outputs;  // by position in the contract; [0] is the root
+
+  TermId root() const { return outputs[0]; }
+  std::string Form() const { return text->name + "/" + preset; }
+};
+
+class OpPatternSet : public FusedOpTexts {
+ public:
+  // From the files below ops/ in `files`; every opset from 13 to the newest must have a text.
+  static Result<OpPatternSet> Load(std::span<const EmbeddedFile> files);
+
+  const std::deque<OpPattern>& ops() const { return ops_; }
+  const OpPattern* Find(std::string_view op_type) const;
+
+  struct Request {
+    int64_t opset = 0;                  // of the model's default domain
+    std::vector<DType> dtypes;          // that occur in the model
+    std::vector<std::string> op_types;  // empty: all
+  };
+  // Instances in the order in which they are to be tried.
+  std::vector<PatternInstance> Instantiate(Canonicalizer& canonicalizer,
+                                           const Request& request) const;
+
+  // The outputs of `text` for a binding, as terms. `variables` by contract position.
+  std::vector<TermId> Evaluate(Canonicalizer& canonicalizer, const OpPattern& op,
+                               const OpText& text, std::span<const TermId> variables,
+                               const AttributeEnv& attributes) const;
+
+  // FusedOpTexts: a fused op that another one calls.
+  std::vector<TermId> Expand(Canonicalizer& canonicalizer, const Node& node, int64_t opset,
+                             std::span<const TermId> args, const AttributeEnv& env) const override;
+
+ private:
+  std::deque<OpPattern> ops_;
+};
+
+}  // namespace liger

@@ -1,0 +1,238 @@
+#include "pattern/term.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+
+#include "base/error.h"
+
+// The canonical rules, by operator (x, y terms; c scalars; constants fold in their own dtype):
+//   Mul    x*1 = x      x*-1 = Neg x     Neg(x)*y = Neg(x*y)   operands sorted   Sum(x)*(1/length)
+//   = Mean x Add    x+0 = x      operands sorted Neg    Neg Neg x = x Recip  Recip Recip x = x
+//   Recip(1 + Exp(Neg x)) = Sigmoid x       Recip(Neg x) = Neg Recip x Pow    x^1 = x      x^2 =
+//   x*x        x^0.5 = Sqrt x        x^-0.5 = Recip Sqrt x          x^-1 = Recip x Cast   to the
+//   same dtype = x         Cast(Neg x) = Neg(Cast x) Part   Part(Neg x) = Neg(Part x)     Part(x, 0
+//   of 1) = x   Part(Concat) of equal parts = the part Concat of all parts of x in order = x
+// Mul keeps its tree: which products were formed first decides the rounding in half precision. The
+// matcher looks through it (matcher.h).
+
+namespace liger {
+namespace {
+
+uint64_t Combine(uint64_t seed, uint64_t value) {
+  return seed ^ (value + 0x9e3779b97f4a7c15ULL + (seed << 6) + (seed >> 2));
+}
+
+uint64_t Hash(const Term& term) {
+  uint64_t hash = Combine(static_cast<uint64_t>(term.kind), static_cast<uint64_t>(term.dtype));
+  hash = Combine(hash, std::bit_cast<uint64_t>(term.scalar));
+  hash = Combine(hash, std::hash<std::string>{}(term.text));
+  for (int64_t n : term.numbers) hash = Combine(hash, static_cast<uint64_t>(n));
+  for (TermId a : term.args) hash = Combine(hash, static_cast<uint64_t>(a) + 1);
+  return hash;
+}
+
+bool Same(const Term& a, const Term& b) {
+  return a.kind == b.kind && a.dtype == b.dtype && a.text == b.text && a.numbers == b.numbers &&
+         a.args == b.args && std::bit_cast<uint64_t>(a.scalar) == std::bit_cast<uint64_t>(b.scalar);
+}
+
+// Rank of the result of an elementwise operator on two scalars.
+int MaxRank(const Term& a, const Term& b) {
+  return static_cast<int>(std::max(a.numbers[0], b.numbers[0]));
+}
+
+}  // namespace
+
+TermId TermStore::Intern(Term term) {
+  const uint64_t hash = Hash(term);
+  const auto [begin, end] = index_.equal_range(hash);
+  for (auto it = begin; it != end; ++it) {
+    if (Same(terms_[it->second], term)) return it->second;
+  }
+  const auto id = static_cast<TermId>(terms_.size());
+  terms_.push_back(std::move(term));
+  index_.emplace(hash, id);
+  return id;
+}
+
+TermId TermStore::Leaf(int graph, ValueId value, DType dtype) {
+  return Intern({TermKind::kLeaf, dtype, 0, "", {graph, value}, {}});
+}
+
+TermId TermStore::Variable(int position, DType dtype) {
+  return Intern({TermKind::kVariable, dtype, 0, "", {position}, {}});
+}
+
+TermId TermStore::Capture(std::string_view name, DType dtype) {
+  return Intern({TermKind::kCapture, dtype, 0, std::string(name), {}, {}});
+}
+
+TermId TermStore::Scalar(double value, DType dtype, int rank) {
+  return Intern({TermKind::kScalar, dtype, RoundTo(dtype, value), "", {rank}, {}});
+}
+
+TermId TermStore::Ints(std::vector<int64_t> values, DType dtype) {
+  return Intern({TermKind::kInts, dtype, 0, "", std::move(values), {}});
+}
+
+TermId TermStore::Op(std::string_view op, DType dtype, std::vector<TermId> args,
+                     std::vector<int64_t> numbers) {
+  return Intern({TermKind::kOp, dtype, 0, std::string(op), std::move(numbers), std::move(args)});
+}
+
+TermId TermStore::Unary(std::string_view op, TermId a) { return Op(op, terms_[a].dtype, {a}); }
+
+TermId TermStore::Mul(TermId a, TermId b) {
+  if (terms_[b].kind == TermKind::kScalar) std::swap(a, b);
+  const Term& x = terms_[a];
+  const Term& y = terms_[b];
+  if (x.kind == TermKind::kScalar) {
+    if (y.kind == TermKind::kScalar) return Scalar(x.scalar * y.scalar, y.dtype, MaxRank(x, y));
+    if (x.scalar == 1) return b;
+    if (x.scalar == -1) return Neg(b);
+    if (y.IsOp(op::kSum) && y.numbers[0] > 0 &&
+        RoundTo(x.dtype, 1.0 / static_cast<double>(y.numbers[0])) == x.scalar) {
+      return Mean(y.args[0]);
+    }
+  }
+  if (x.IsOp(op::kNeg)) return Neg(Mul(x.args[0], b));
+  if (y.IsOp(op::kNeg)) return Neg(Mul(a, y.args[0]));
+  if (a > b) std::swap(a, b);
+  return Op(op::kMul, terms_[a].dtype, {a, b});
+}
+
+TermId TermStore::Add(TermId a, TermId b) {
+  const Term& x = terms_[a];
+  const Term& y = terms_[b];
+  if (x.kind == TermKind::kScalar && y.kind == TermKind::kScalar) {
+    return Scalar(x.scalar + y.scalar, x.dtype, MaxRank(x, y));
+  }
+  if (IsScalar(a, 0)) return b;
+  if (IsScalar(b, 0)) return a;
+  if (a > b) std::swap(a, b);
+  return Op(op::kAdd, terms_[a].dtype, {a, b});
+}
+
+TermId TermStore::Neg(TermId a) {
+  const Term& x = terms_[a];
+  if (x.kind == TermKind::kScalar) return Scalar(-x.scalar, x.dtype, MaxRank(x, x));
+  if (x.IsOp(op::kNeg)) return x.args[0];
+  return Unary(op::kNeg, a);
+}
+
+TermId TermStore::Recip(TermId a) {
+  const Term& x = terms_[a];
+  if (x.kind == TermKind::kScalar) return Scalar(1.0 / x.scalar, x.dtype, MaxRank(x, x));
+  if (x.IsOp(op::kRecip)) return x.args[0];
+  if (x.IsOp(op::kNeg)) return Neg(Recip(x.args[0]));
+  if (x.IsOp(op::kAdd)) {
+    for (int i : {0, 1}) {
+      const Term& other = terms_[x.args[1 - i]];
+      if (IsScalar(x.args[i], 1) && other.IsOp(op::kExp) && terms_[other.args[0]].IsOp(op::kNeg)) {
+        return Sigmoid(terms_[other.args[0]].args[0]);
+      }
+    }
+  }
+  return Unary(op::kRecip, a);
+}
+
+TermId TermStore::Sqrt(TermId a) {
+  const Term& x = terms_[a];
+  if (x.kind == TermKind::kScalar) return Scalar(std::sqrt(x.scalar), x.dtype, MaxRank(x, x));
+  return Unary(op::kSqrt, a);
+}
+
+TermId TermStore::Exp(TermId a) { return Unary(op::kExp, a); }
+
+TermId TermStore::Sigmoid(TermId a) { return Unary(op::kSigmoid, a); }
+
+TermId TermStore::Pow(TermId a, TermId exponent) {
+  const Term& e = terms_[exponent];
+  if (e.kind == TermKind::kScalar) {
+    if (e.scalar == 1) return a;
+    if (e.scalar == 2) return Mul(a, a);
+    if (e.scalar == 0.5) return Sqrt(a);
+    if (e.scalar == -0.5) return Recip(Sqrt(a));
+    if (e.scalar == -1) return Recip(a);
+  }
+  return Op(op::kPow, terms_[a].dtype, {a, exponent});
+}
+
+TermId TermStore::Cast(TermId a, DType to) {
+  const Term& x = terms_[a];
+  if (x.dtype == to) return a;
+  if (x.kind == TermKind::kScalar) {
+    const bool to_integer = !IsFloat(to);
+    return Scalar(to_integer ? std::trunc(x.scalar) : x.scalar, to, static_cast<int>(x.numbers[0]));
+  }
+  if (x.kind == TermKind::kInts && !IsFloat(to)) return Ints(x.numbers, to);
+  if (x.kind == TermKind::kCapture) return Capture(x.text, to);
+  if (x.IsOp(op::kNeg) && IsFloat(to)) return Neg(Cast(x.args[0], to));
+  return Op(op::kCast, to, {a});
+}
+
+TermId TermStore::Mean(TermId a) { return Unary(op::kMean, a); }
+
+TermId TermStore::Sum(TermId a, int64_t length) {
+  return Op(op::kSum, terms_[a].dtype, {a}, {length});
+}
+
+TermId TermStore::Part(TermId a, int64_t axis, int64_t index, int64_t count) {
+  const Term& x = terms_[a];
+  if (count == 1) return a;
+  if (x.IsOp(op::kNeg)) return Neg(Part(x.args[0], axis, index, count));
+  return Op(op::kPart, x.dtype, {a}, {axis, index, count});
+}
+
+TermId TermStore::Slice(TermId a, int64_t axis, int64_t begin, int64_t end) {
+  const Term& x = terms_[a];
+  if (x.IsOp(op::kNeg)) return Neg(Slice(x.args[0], axis, begin, end));
+  return Op(op::kSlice, x.dtype, {a}, {axis, begin, end});
+}
+
+TermId TermStore::Concat(std::vector<TermId> args, int64_t axis) {
+  if (args.size() == 1) return args[0];
+  const Term& first = terms_[args[0]];
+  const auto count = static_cast<int64_t>(args.size());
+  bool whole = first.IsOp(op::kPart);
+  for (int64_t i = 0; whole && i < count; ++i) {
+    const Term& part = terms_[args[i]];
+    whole = part.IsOp(op::kPart) && part.args[0] == first.args[0] &&
+            part.numbers == std::vector<int64_t>{axis, i, count};
+  }
+  if (whole) return first.args[0];
+  const DType dtype = first.dtype;
+  return Op(op::kConcat, dtype, std::move(args), {axis});
+}
+
+std::string TermStore::ToString(TermId id, int depth) const {
+  const Term& term = terms_[id];
+  switch (term.kind) {
+    case TermKind::kLeaf:
+      return "value#" + std::to_string(term.numbers[1]);
+    case TermKind::kVariable:
+      return "input#" + std::to_string(term.numbers[0]);
+    case TermKind::kCapture:
+      return "@" + term.text;
+    case TermKind::kScalar: {
+      std::string text = std::to_string(term.scalar);
+      return text;
+    }
+    case TermKind::kInts:
+    case TermKind::kOp:
+      break;
+  }
+  std::string text = term.text;
+  if (depth == 0) return text + "(...)";
+  text += "(";
+  for (size_t i = 0; i < term.args.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += ToString(term.args[i], depth - 1);
+  }
+  for (int64_t n : term.numbers) text += "; " + std::to_string(n);
+  return text + ")";
+}
+
+}  // namespace liger

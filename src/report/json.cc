@@ -1,0 +1,128 @@
+#include <nlohmann/json.hpp>
+
+#include "report/report.h"
+
+namespace liger {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kReportSchemaVersion = 1;
+
+const char* SeverityName(Diagnostic::Severity severity) {
+  switch (severity) {
+    case Diagnostic::Severity::kNote:
+      return "note";
+    case Diagnostic::Severity::kWarning:
+      return "warning";
+    case Diagnostic::Severity::kError:
+      return "error";
+  }
+  return "";
+}
+
+Json File(const FileReport& file) { return {{"path", file.path}, {"sha256", file.sha256}}; }
+
+Json Misses(const std::vector<MissReport>& misses) {
+  Json list = Json::array();
+  for (const MissReport& miss : misses) {
+    list.push_back({{"module", miss.module},
+                    {"path", miss.path},
+                    {"node", miss.node},
+                    {"reason", miss.reason},
+                    {"guard", miss.guard}});
+  }
+  return list;
+}
+
+Json Modules(const std::vector<ModuleReport>& modules) {
+  Json result = Json::object();
+  for (const ModuleReport& module : modules) {
+    result[module.name] = {{"enabled", module.enabled},
+                           {"reason", module.reason},
+                           {"expected", module.expected ? Json(*module.expected) : Json(nullptr)},
+                           {"expected_source", module.expected_source},
+                           {"patched", module.patched},
+                           {"already_fused", module.already_fused},
+                           {"degraded", module.degraded},
+                           {"missed", module.missed},
+                           {"excluded", module.excluded},
+                           {"unaccounted", module.unaccounted}};
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string ToJson(const Report& report) {
+  Json json;
+  json["schema_version"] = kReportSchemaVersion;
+  json["status"] = report.status;
+  json["diagnostics"] = Json::array();
+  for (const Diagnostic& d : report.diagnostics) {
+    json["diagnostics"].push_back({{"severity", SeverityName(d.severity)},
+                                   {"message", d.message},
+                                   {"location", d.location},
+                                   {"hint", d.hint}});
+  }
+  json["tool"] = {{"name", "liger-patch"}, {"version", report.tool_version}};
+  json["input"] = File(report.input);
+  json["output"] = report.output ? File(*report.output) : Json(nullptr);
+  json["route"] = report.route;
+  json["family"] = {{"name", report.family}, {"decided_by", report.family_decided_by}};
+  json["family"]["evidence"] = Json::array();
+  for (const EvidenceReport& e : report.evidence) {
+    json["family"]["evidence"].push_back({{"source", e.source},
+                                          {"place", e.place},
+                                          {"key", e.key},
+                                          {"value", e.value},
+                                          {"family", e.family},
+                                          {"decided", e.decided},
+                                          {"note", e.note}});
+  }
+  json["helper"] = report.helper;
+  json["modules"] = Modules(report.modules);
+  json["patched"] = Json::array();
+  for (const PatchedReport& p : report.patched) {
+    json["patched"].push_back({{"module", p.module},
+                               {"op", p.op},
+                               {"node", p.node},
+                               {"path", p.paths.empty() ? "" : p.paths.front()},
+                               {"paths", p.paths},
+                               {"form", p.form},
+                               {"attributes", p.attributes},
+                               {"replaced", p.replaced},
+                               {"precision", p.precision}});
+  }
+  json["already_fused"] = Json::array();
+  for (const FusedReport& f : report.already_fused) {
+    json["already_fused"].push_back({{"module", f.module},
+                                     {"op", f.op},
+                                     {"node", f.node},
+                                     {"path", f.path},
+                                     {"instances", f.instances}});
+  }
+  json["degraded"] = Misses(report.degraded);
+  json["missed"] = Misses(report.missed);
+  json["near_misses"] = Misses(report.near_misses);
+  json["excluded"] = {{"modules", report.excluded_modules}, {"loss_ops", Json::array()}};
+  for (const LossOpReport& loss : report.loss_ops) {
+    json["excluded"]["loss_ops"].push_back({{"op", loss.op}, {"node", loss.node}});
+  }
+  json["weights_read"] = Json::array();
+  for (const WeightRead& read : report.weights_read) {
+    json["weights_read"].push_back(
+        {{"tensor", read.tensor}, {"file", read.file}, {"bytes", read.bytes}});
+  }
+  json["verification"] = report.verification;
+  json["validation_commands"] = report.validation_commands;
+  json["runtime_gaps"] = report.runtime_gaps;
+  json["op_counts"] = Json::object();
+  for (const auto& [op, counts] : report.op_counts) {
+    json["op_counts"][op] = {{"before", counts.first}, {"after", counts.second}};
+  }
+  // Names in a model may hold bytes that are no UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace liger

@@ -1,0 +1,116 @@
+// The report of a run as a value; text and JSON are made from it afterwards.
+//
+//   Report report = ...;
+//   std::cout << ToText(report, {.explain = true});
+//   file << ToJson(report);
+//
+// A report exists for every run, also for one that failed: what is not known yet is empty. Counts
+// are module instances (one norm, one gated MLP, one rotary application to one tensor).
+//   expected = patched + already_fused + degraded + missed + excluded + unaccounted
+// where `expected` is known.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "model/graph.h"
+
+namespace liger {
+
+struct Diagnostic {
+  enum class Severity { kNote, kWarning, kError };
+  Severity severity = Severity::kNote;
+  std::string message;
+  std::string location{};
+  std::string hint{};
+};
+
+struct FileReport {
+  std::string path;
+  std::string sha256;
+};
+
+struct EvidenceReport {
+  std::string source, place, key, value, family, note;
+  bool decided = false;
+};
+
+struct ModuleReport {
+  std::string name;
+  bool enabled = false;
+  std::string reason;
+  std::optional<int64_t> expected;
+  std::string expected_source;
+  int64_t patched = 0;
+  int64_t already_fused = 0;
+  int64_t degraded = 0;
+  int64_t missed = 0;
+  int64_t excluded = 0;
+  int64_t unaccounted = 0;
+  std::map<std::string, int64_t> ops;  // fused op type to number of new nodes
+};
+
+struct PatchedReport {
+  std::string module, op, node, form, precision;
+  std::vector<std::string> paths;  // one per instance, "" where unknown
+  std::map<std::string, std::string> attributes;
+  std::vector<std::string> replaced;  // names of removed nodes
+};
+
+struct FusedReport {
+  std::string module, op, node, path;
+  int64_t instances = 1;
+};
+
+// Of a degraded or missed instance, or of a near miss.
+struct MissReport {
+  std::string module, path, node, reason, guard;
+};
+
+struct LossOpReport {
+  std::string op, node;
+};
+
+struct Report {
+  std::string status = "ok";  // ok, nothing_to_do, dry_run, error
+  std::vector<Diagnostic> diagnostics;
+  std::string tool_version;
+  FileReport input;
+  std::optional<FileReport> output;  // absent if nothing was written
+  std::string route;                 // official, custom, composite, structural
+  std::string family;
+  std::string family_decided_by;
+  std::vector<EvidenceReport> evidence;
+  std::string helper;  // the map that was used
+  std::vector<ModuleReport> modules;
+  std::vector<PatchedReport> patched;
+  std::vector<FusedReport> already_fused;
+  std::vector<MissReport> degraded;
+  std::vector<MissReport> missed;
+  std::vector<MissReport>
+      near_misses;  // places that resemble an op; not all were expected to be one
+  std::vector<std::string> excluded_modules;
+  std::vector<LossOpReport> loss_ops;
+  std::vector<WeightRead> weights_read;
+  std::vector<std::string> verification;  // what was checked, with notes
+  std::vector<std::string> validation_commands;
+  std::vector<std::string> runtime_gaps;  // what the result needs, or lacks, at run time
+  std::map<std::string, std::pair<int64_t, int64_t>>
+      op_counts;  // before and after, where they differ
+};
+
+struct TextOptions {
+  bool explain = false;  // near misses, evidence, attributes
+  bool color = false;
+};
+
+std::string ToText(const Report& report, const TextOptions& options);
+
+// Pretty-printed; docs/report.schema.json describes it.
+std::string ToJson(const Report& report);
+
+}  // namespace liger

@@ -1,0 +1,247 @@
+#include "rewrite/apply.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace liger {
+namespace {
+
+// One function of the edit: an op with everything that specialises its body.
+struct VariantKey {
+  const OpPattern* op = nullptr;
+  std::vector<DType> types;  // of the inputs that are given
+  std::vector<bool> given;   // inputs, by contract position
+  std::string fixed;         // attribute values put in place, as text
+  bool paired = false;
+
+  auto operator<=>(const VariantKey&) const = default;
+};
+
+std::string ToText(const Attribute::Value& value) {
+  if (const auto* i = std::get_if<int64_t>(&value)) return std::to_string(*i);
+  if (const auto* f = std::get_if<float>(&value)) return std::to_string(*f);
+  if (const auto* s = std::get_if<std::string>(&value)) return *s;
+  return "";
+}
+
+class EditMaker {
+ public:
+  EditMaker(const GraphModel& model, const OpPatternSet& ops, const LoweringSet& lowerings)
+      : model_(model), ops_(ops), canonicalizer_(terms_, &lowerings, &ops) {
+    const auto opset = model.opsets.find("");
+    opset_ = opset != model.opsets.end() ? opset->second : 1;
+  }
+
+  Result<ModelEdit> Make(const RewritePlan& plan) {
+    for (const PlannedNode& planned : plan.nodes) {
+      if (Status status = AddNode(planned); !status) return std::move(status).error();
+    }
+    for (const auto& [graph, order] : plan.order) {
+      GraphEdit change{graph, {}};
+      for (const OrderedNode& node : order) change.nodes.push_back({node.planned, node.index});
+      edit_.graphs.push_back(std::move(change));
+    }
+    return std::move(edit_);
+  }
+
+ private:
+  Status AddNode(const PlannedNode& planned) {
+    const PatternInstance& instance = *planned.instance;
+    const OpContract& contract = *instance.op->contract;
+    const Graph& graph = model_.graphs[planned.graph];
+    NewNode node;
+    node.op_type = contract.op_type;
+    node.name = planned.name;
+    const auto name = [&](ValueId value) { return value == kNone ? "" : graph.values[value].name; };
+    for (ValueId input : planned.inputs) node.inputs.push_back(name(input));
+    for (ValueId output : planned.outputs) {
+      node.outputs.push_back(name(output));
+      node.output_types.push_back(output == kNone ? ValueType{} : graph.values[output].type);
+    }
+    while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
+    while (!node.outputs.empty() && node.outputs.back().empty()) {
+      node.outputs.pop_back();
+      node.output_types.pop_back();
+    }
+    for (const AttributeSpec& spec : contract.attributes) {
+      const auto value = planned.attributes.find(std::string(spec.name));
+      if (value == planned.attributes.end()) {
+        return Error{ErrorCode::kInternal, "the attribute '" + std::string(spec.name) + "' of " +
+                                               node.op_type + " has no value"};
+      }
+      node.attributes.push_back({std::string(spec.name), value->second});
+    }
+    node.metadata = planned.metadata;
+    auto function = Function(*instance.op, instance, instance.attributes, Given(planned),
+                             planned.roots.size() > 1);
+    if (!function) return std::move(function).error();
+    node.function = *function;
+    edit_.new_nodes.push_back(std::move(node));
+    return {};
+  }
+
+  static std::vector<bool> Given(const PlannedNode& planned) {
+    std::vector<bool> given;
+    for (ValueId input : planned.inputs) given.push_back(input != kNone);
+    return given;
+  }
+
+  // The index of the function for this variant, made on first use.
+  Result<int> Function(const OpPattern& op, const PatternInstance& instance,
+                       const AttributeEnv& fixed, const std::vector<bool>& given, bool paired) {
+    VariantKey key{&op, {}, given, "", paired};
+    std::vector<TypeBinding> types(instance.types.begin(), instance.types.end());
+    for (size_t i = 0; i < op.contract->inputs.size(); ++i) {
+      if (given[i]) key.types.push_back(TypeOf(op, i, types));
+    }
+    for (const auto& [name, value] : fixed) key.fixed += name + "=" + ToText(value) + ";";
+    if (const auto found = variants_.find(key); found != variants_.end()) return found->second;
+
+    const int index = static_cast<int>(edit_.functions.size());
+    edit_.functions.emplace_back();
+    variants_[key] = index;
+    FunctionSpec spec;
+    spec.op_type = op.contract->op_type;
+    spec.fixed = fixed;
+    spec.opsets = model_.opsets;
+    for (const AttributeSpec& attribute : op.contract->attributes) {
+      spec.attributes.emplace_back(attribute.name);
+    }
+    const OpText* body = FindBody(op, types, fixed, given);
+    if (body == nullptr) {
+      return Error{ErrorCode::kInternal, "no body of " + spec.op_type + " at opset " +
+                                             std::to_string(opset_) +
+                                             " means what its pattern means"};
+    }
+    spec.text = body->source;
+    for (const auto& [name, value] : body->attributes) spec.fixed[name] = value;
+    for (size_t i = 0; i < op.contract->inputs.size(); ++i) {
+      const std::string name(op.contract->inputs[i].name);
+      if (given[i]) {
+        spec.inputs.push_back(name);
+        spec.types[name] = TypeOf(op, i, types);
+      } else if (const auto constant = op.absent.find(name); constant != op.absent.end()) {
+        spec.absent[name] = constant->second;
+      }
+    }
+    const Graph& graph = body->function.graph;
+    for (ValueId output : graph.outputs) spec.outputs.push_back(graph.values[output].name);
+    if (paired) {
+      spec.second = {op.pair->input, op.pair->second_input, op.pair->output,
+                     op.pair->second_output};
+      spec.outputs.push_back(op.pair->second_output);
+    }
+    for (const Node& node : graph.nodes) {
+      if (node.domain != kOpDomain) continue;
+      auto callee = Callee(node, instance, fixed);
+      if (!callee) return std::move(callee).error();
+      spec.callees[node.op_type] = *callee;
+    }
+    spec.tag = Tag(op, instance, given, paired);
+    edit_.functions[index] = std::move(spec);
+    return index;
+  }
+
+  // The function that a fused op in a body calls: same dtypes, same attributes.
+  Result<int> Callee(const Node& node, const PatternInstance& caller, const AttributeEnv& fixed) {
+    const OpPattern* op = ops_.Find(node.op_type);
+    if (op == nullptr) {
+      return Error{ErrorCode::kInternal, "a body calls the unknown op " + node.op_type};
+    }
+    AttributeEnv attributes;
+    for (const Attribute& attribute : node.attributes) {
+      const auto* ref = std::get_if<AttributeRef>(&attribute.value);
+      if (ref == nullptr) {
+        attributes[attribute.name] = attribute.value;
+      } else if (const auto value = fixed.find(ref->name); value != fixed.end()) {
+        attributes[attribute.name] = value->second;
+      }
+    }
+    std::vector<bool> given(op->contract->inputs.size(), false);
+    for (size_t i = 0; i < node.inputs.size() && i < given.size(); ++i) {
+      given[i] = node.inputs[i] != kNone;
+    }
+    return Function(*op, caller, attributes, given, false);
+  }
+
+  static DType TypeOf(const OpPattern& op, size_t input, const std::vector<TypeBinding>& types) {
+    for (const TypeBinding& binding : types) {
+      if (binding.symbol == op.contract->inputs[input].type_symbol) return binding.dtype;
+    }
+    return DType::kUndefined;
+  }
+
+  // The first body at the model's opset that means what the op's own text means, preferred ones
+  // first.
+  const OpText* FindBody(const OpPattern& op, const std::vector<TypeBinding>& types,
+                         const AttributeEnv& fixed, const std::vector<bool>& given) {
+    std::vector<TermId> variables;
+    for (size_t i = 0; i < op.contract->inputs.size(); ++i) {
+      variables.push_back(given[i] ? terms_.Variable(static_cast<int>(i), TypeOf(op, i, types))
+                                   : kNone);
+    }
+    const OpText* reference = nullptr;
+    for (const OpText& text : op.texts) {
+      const bool fits =
+          std::all_of(text.attributes.begin(), text.attributes.end(), [&](const auto& a) {
+            const auto value = fixed.find(a.first);
+            return value == fixed.end() || value->second == a.second;
+          });
+      if (reference == nullptr && fits && text.Covers(opset_)) reference = &text;
+    }
+    if (reference == nullptr) return nullptr;
+    const auto meaning = ops_.Evaluate(canonicalizer_, op, *reference, variables, fixed);
+    for (const OpText& body : op.bodies) {
+      const bool signature_fits = body.function.graph.inputs.size() ==
+                                  static_cast<size_t>(std::count(given.begin(), given.end(), true));
+      if (body.Covers(opset_) && signature_fits &&
+          ops_.Evaluate(canonicalizer_, op, body, variables, fixed) == meaning) {
+        return &body;
+      }
+    }
+    return reference;
+  }
+
+  // "f16_gemma", "f32_gate_up", ...: what tells this variant from others of the op.
+  static std::string Tag(const OpPattern& op, const PatternInstance& instance,
+                         const std::vector<bool>& given, bool paired) {
+    std::string tag;
+    DType previous = DType::kUndefined;
+    for (const TypeBinding& binding : instance.types) {
+      if (binding.dtype == previous) continue;
+      tag += (tag.empty() ? "" : "_") + std::string(DTypeName(binding.dtype));
+      previous = binding.dtype;
+    }
+    if (instance.preset != "any") tag += "_" + instance.preset;
+    if (op.texts.size() > 1 && instance.op == &op) tag += "_" + instance.text->name;
+    for (const std::string& capture : instance.captures) {
+      const bool is_choice =
+          std::any_of(op.choices.begin(), op.choices.end(),
+                      [&](const auto& choice) { return choice.first == capture; });
+      if (is_choice) tag += "_" + capture;
+    }
+    for (size_t i = 0; i < given.size(); ++i) {
+      const std::string name(op.contract->inputs[i].name);
+      if (!given[i] && op.absent.contains(name)) tag += "_no_" + name;
+    }
+    return paired ? tag + "_pair" : tag;
+  }
+
+  const GraphModel& model_;
+  const OpPatternSet& ops_;
+  TermStore terms_;
+  Canonicalizer canonicalizer_;
+  int64_t opset_ = 1;
+  ModelEdit edit_;
+  std::map<VariantKey, int> variants_;
+};
+
+}  // namespace
+
+Result<ModelEdit> MakeEdit(const GraphModel& model, const RewritePlan& plan,
+                           const OpPatternSet& ops, const LoweringSet& lowerings) {
+  return EditMaker(model, ops, lowerings).Make(plan);
+}
+
+}  // namespace liger

@@ -1,0 +1,821 @@
+#include "rewrite/plan.h"
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "family/module_path.h"
+#include "pattern/matcher.h"
+#include "rewrite/liveness.h"
+#include "rewrite/scope_metadata.h"
+
+namespace liger {
+namespace {
+
+// A match with the graph's own values: what it reads, what it gives, what lies between.
+struct Candidate {
+  const PatternInstance* instance = nullptr;
+  int rank = 0;  // position of the instance: lower is preferred
+  Binding binding;
+  ValueId root = kNone;
+  std::vector<ValueId> inputs;   // by contract position
+  std::vector<ValueId> outputs;  // by contract position; [0] is the root
+  std::vector<ValueId> inner;    // must be dead after the rewrite
+  std::vector<NodeId> nodes;     // that compute root and inner values
+  Precision precision = Precision::kExact;
+};
+
+bool IsHalf(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
+
+// Kernels accumulate in f32 at least: a preset that computes in a half type is computed wider.
+Precision PrecisionOf(const PatternInstance& instance, const Binding& binding) {
+  if (binding.reassociated) return Precision::kReassociated;
+  if (const auto stash = binding.attributes.find("stash_type"); stash != binding.attributes.end()) {
+    const auto* code = std::get_if<int64_t>(&stash->second);
+    if (code != nullptr) {
+      const auto dtype = static_cast<DType>(*code);
+      const DType activation = instance.types.front().dtype;
+      if (IsHalf(dtype)) return Precision::kRaised;
+      if (activation == DType::kF64 && dtype == DType::kF32) return Precision::kRaised;
+    }
+  }
+  return Precision::kExact;
+}
+
+// Plans one graph of the model.
+class GraphPlanner {
+ public:
+  GraphPlanner(const GraphView& view, const std::vector<PatternInstance>& instances,
+               const PlanOptions& options, RewritePlan& plan)
+      : view_(view), graph_(view.graph()), options_(options), plan_(plan), matcher_(view) {
+    for (size_t i = 0; i < instances.size(); ++i) {
+      const Term& root = view.terms()[instances[i].root()];
+      by_root_[RootKey(root)].push_back({&instances[i], static_cast<int>(i)});
+    }
+  }
+
+  void Run() {
+    FindAlreadyFused();
+    FindCandidates();
+    Select();
+    Emit();
+    KeepNearMisses();
+  }
+
+ private:
+  static std::string RootKey(const Term& term) {
+    return term.text + "/" + std::string(DTypeName(term.dtype));
+  }
+
+  const std::string& ValueName(ValueId value) const { return graph_.values[value].name; }
+
+  void FindAlreadyFused() {
+    for (const Node& node : graph_.nodes) {
+      if (node.domain != kOpDomain) continue;
+      const OpContract* contract = FindContract(node.op_type);
+      if (contract == nullptr) continue;
+      int instances = 0;
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        // The residual sum of an add+norm is no instance of its own; a second rotated tensor is.
+        const bool application = i == 0 || contract->outputs[i].name.starts_with("second_");
+        if (node.outputs[i] != kNone && application) ++instances;
+      }
+      plan_.already_fused.push_back({std::string(contract->module), node.op_type, graph_.index,
+                                     node.name, ModulePathOf(node), instances});
+    }
+  }
+
+  void FindCandidates() {
+    for (const Node& node : graph_.nodes) {
+      for (ValueId value : node.outputs) {
+        if (value == kNone || view_.alias_of(value) != kNone) continue;
+        const auto found = by_root_.find(RootKey(view_.terms()[view_.term(value)]));
+        if (found == by_root_.end()) continue;
+        for (const auto& [instance, rank] : found->second) TryInstance(*instance, rank, value);
+      }
+    }
+  }
+
+  void TryInstance(const PatternInstance& instance, int rank, ValueId root) {
+    Attempt attempt;
+    auto binding = matcher_.Match(instance, view_.term(root), &attempt);
+    if (!binding) {
+      if (attempt.reached_anchor) AddMiss(instance, root, attempt);
+      return;
+    }
+    Candidate candidate;
+    candidate.instance = &instance;
+    candidate.rank = rank;
+    candidate.root = root;
+    candidate.precision = PrecisionOf(instance, *binding);
+    candidate.binding = *std::move(binding);
+    const auto refuse = [&](std::string guard, std::string reason) {
+      Attempt refused;
+      refused.score = attempt.score + 100;
+      refused.guard = std::move(guard);
+      refused.reason = std::move(reason);
+      refused.anchor = view_.term(root);
+      AddMiss(instance, root, refused);
+    };
+    if (!Locate(candidate)) {
+      refuse("leaf", "an input has no value of its own in front of the root");
+      return;
+    }
+    for (Provider provider : options_.providers) {
+      if (!HasKernel(*instance.op->contract, provider, instance.types)) {
+        refuse("kernel", "no " + std::string(ProviderName(provider)) + " kernel for " +
+                             std::string(instance.op->contract->op_type) + " with " +
+                             Types(instance));
+        return;
+      }
+    }
+    if (options_.exact && candidate.precision != Precision::kExact) {
+      refuse("exact", candidate.precision == Precision::kRaised
+                          ? "the kernel computes in f32 what the graph computes in a narrower type"
+                          : "the graph multiplies in another order than the kernel");
+      return;
+    }
+    if (const std::string placement = PlacementConflict(candidate); !placement.empty()) {
+      refuse("placement", "its nodes are annotated for different placements: " + placement);
+      return;
+    }
+    candidates_.push_back(std::move(candidate));
+  }
+
+  static std::string Types(const PatternInstance& instance) {
+    std::string text;
+    for (const TypeBinding& binding : instance.types) {
+      if (!text.empty()) text += ", ";
+      text += std::string(binding.symbol) + "=" + std::string(DTypeName(binding.dtype));
+    }
+    return text;
+  }
+
+  // Walks from the root to the leaves. Values that only lead to constants or shapes are not part of
+  // the match: they stay if something else needs them.
+  bool Locate(Candidate& candidate) {
+    const TermStore& terms = view_.terms();
+    std::unordered_map<TermId, ValueId> leaves;
+    for (TermId input : candidate.binding.inputs) {
+      if (input != kNone) leaves[input] = kNone;
+    }
+    std::unordered_set<TermId> interior;
+    std::vector<TermId> term_work = {view_.term(candidate.root)};
+    while (!term_work.empty()) {
+      const TermId id = term_work.back();
+      term_work.pop_back();
+      if (leaves.contains(id) || !interior.insert(id).second) continue;
+      for (TermId arg : terms[id].args) {
+        if (arg != kNone) term_work.push_back(arg);
+      }
+    }
+    candidate.outputs.assign(candidate.instance->op->contract->outputs.size(), kNone);
+    candidate.outputs[0] = candidate.root;
+    std::unordered_set<ValueId> seen = {candidate.root};
+    std::unordered_set<NodeId> nodes;
+    std::vector<ValueId> work = {candidate.root};
+    while (!work.empty()) {
+      const ValueId value = work.back();
+      work.pop_back();
+      const NodeId producer = graph_.values[value].producer;
+      if (producer == kNone) continue;
+      nodes.insert(producer);
+      for (ValueId input : graph_.nodes[producer].inputs) {
+        if (input == kNone) continue;
+        const TermId term = view_.term(input);
+        const TermKind kind = terms[term].kind;
+        if (const auto leaf = leaves.find(term); leaf != leaves.end()) {
+          const ValueId origin = view_.Origin(input);
+          if (leaf->second == kNone || origin < leaf->second) leaf->second = origin;
+          continue;
+        }
+        if (kind == TermKind::kScalar || kind == TermKind::kInts) continue;
+        if (!interior.contains(term) || !seen.insert(input).second) continue;
+        work.push_back(input);
+        for (size_t i = 1; i < candidate.binding.outputs.size(); ++i) {
+          if (term != candidate.binding.outputs[i] || view_.alias_of(input) != kNone) continue;
+          ValueId& output = candidate.outputs[i];
+          if (output == kNone || input < output) output = input;
+        }
+        candidate.inner.push_back(input);
+      }
+    }
+    std::erase_if(candidate.inner, [&](ValueId value) {
+      return std::find(candidate.outputs.begin(), candidate.outputs.end(), value) !=
+                 candidate.outputs.end() ||
+             IsOutputTerm(candidate, view_.term(value));
+    });
+    candidate.nodes.assign(nodes.begin(), nodes.end());
+    std::sort(candidate.nodes.begin(), candidate.nodes.end());
+    for (TermId input : candidate.binding.inputs) {
+      ValueId value = kNone;
+      if (input != kNone) {
+        value = leaves[input] != kNone ? leaves[input] : view_.FirstValue(input);
+        if (value == kNone || !Precedes(value, candidate.root)) return false;
+      }
+      candidate.inputs.push_back(value);
+    }
+    for (size_t i = 1; i < candidate.binding.outputs.size(); ++i) {
+      if (candidate.binding.outputs[i] != kNone && candidate.outputs[i] == kNone) return false;
+    }
+    return true;
+  }
+
+  static bool IsOutputTerm(const Candidate& candidate, TermId term) {
+    return std::find(candidate.binding.outputs.begin(), candidate.binding.outputs.end(), term) !=
+           candidate.binding.outputs.end();
+  }
+
+  bool Precedes(ValueId value, ValueId root) const {
+    return graph_.values[value].producer < graph_.values[root].producer;
+  }
+
+  std::string PlacementConflict(const Candidate& candidate) const {
+    const std::string* seen = nullptr;
+    for (NodeId id : candidate.nodes) {
+      for (const auto& [key, value] : graph_.nodes[id].metadata) {
+        if (key != kPlacementKey) continue;
+        if (seen != nullptr && *seen != value) return *seen + " and " + value;
+        seen = &value;
+      }
+    }
+    return "";
+  }
+
+  static Replacement AsReplacement(const Candidate& candidate) {
+    return {candidate.inputs, candidate.outputs};
+  }
+
+  // Accepts candidates in order of preference, drops those that would leave an inner value live,
+  // and starts again without them until none is dropped.
+  void Select() {
+    std::vector<size_t> order(candidates_.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      const Candidate& x = candidates_[a];
+      const Candidate& y = candidates_[b];
+      const int px = x.instance->op->priority;
+      const int py = y.instance->op->priority;
+      return std::pair(px, x.rank) < std::pair(py, y.rank);
+    });
+    std::vector<bool> banned(candidates_.size(), false);
+    for (bool changed = true; changed;) {
+      changed = false;
+      Accept(order, banned);
+      std::vector<Replacement> replacements;
+      for (size_t i : accepted_) replacements.push_back(AsReplacement(candidates_[i]));
+      const std::vector<bool> live = LiveValues(graph_, replacements);
+      for (size_t i : accepted_) {
+        const Candidate& candidate = candidates_[i];
+        for (ValueId inner : candidate.inner) {
+          if (!live[inner] || IsBoundary(candidate, inner)) continue;
+          banned[i] = changed = true;
+          RefuseUse(candidate, inner);
+          break;
+        }
+      }
+    }
+    DropDegraded();
+    if (options_.only_first >= 0) {
+      std::sort(accepted_.begin(), accepted_.end(),
+                [&](size_t a, size_t b) { return candidates_[a].root < candidates_[b].root; });
+      const int64_t room = options_.only_first - static_cast<int64_t>(plan_.nodes.size());
+      if (static_cast<int64_t>(accepted_.size()) > room)
+        accepted_.resize(std::max<int64_t>(room, 0));
+    }
+    std::sort(accepted_.begin(), accepted_.end(), [&](size_t a, size_t b) {
+      return graph_.values[candidates_[a].root].producer <
+             graph_.values[candidates_[b].root].producer;
+    });
+  }
+
+  void Accept(const std::vector<size_t>& order, const std::vector<bool>& banned) {
+    accepted_.clear();
+    std::unordered_set<ValueId> given;  // roots and declared outputs of accepted matches
+    std::unordered_set<ValueId> inner;
+    for (size_t i : order) {
+      if (banned[i]) continue;
+      const Candidate& candidate = candidates_[i];
+      const auto clashes = [&](ValueId value) {
+        return value != kNone && (given.contains(value) || inner.contains(value));
+      };
+      if (std::any_of(candidate.outputs.begin(), candidate.outputs.end(), clashes)) continue;
+      if (std::any_of(candidate.inner.begin(), candidate.inner.end(),
+                      [&](ValueId value) { return given.contains(value); })) {
+        continue;
+      }
+      accepted_.push_back(i);
+      for (ValueId output : candidate.outputs) {
+        if (output != kNone) given.insert(output);
+      }
+      inner.insert(candidate.inner.begin(), candidate.inner.end());
+    }
+  }
+
+  // A live value that only repeats, casts or reshapes a leaf costs nothing to keep.
+  bool IsBoundary(const Candidate& candidate, ValueId value) const {
+    const Term* term = &view_.terms()[view_.term(value)];
+    TermId id = view_.term(value);
+    while (term->IsOp(op::kCast) || (term->kind == TermKind::kOp && term->text == "::Reshape")) {
+      id = term->args[0];
+      term = &view_.terms()[id];
+    }
+    return std::find(candidate.binding.inputs.begin(), candidate.binding.inputs.end(), id) !=
+           candidate.binding.inputs.end();
+  }
+
+  void RefuseUse(const Candidate& candidate, ValueId inner) {
+    const Value& value = graph_.values[inner];
+    std::string reason = "the inner value '" + value.name + "' ";
+    std::string use = "is needed outside the match";
+    if (value.is_output) {
+      use = "is also a graph output";
+    } else {
+      for (NodeId user : value.users) {
+        if (!std::binary_search(candidate.nodes.begin(), candidate.nodes.end(), user)) {
+          use = "is also read by '" + graph_.nodes[user].name + "' (" + graph_.nodes[user].op_type +
+                ")";
+        }
+      }
+      for (const Node& node : graph_.nodes) {
+        if (std::find(node.captures.begin(), node.captures.end(), inner) != node.captures.end()) {
+          use = "is captured by a body of '" + node.name + "' (" + node.op_type + ")";
+        }
+      }
+    }
+    Attempt refused;
+    refused.score = 1000;
+    refused.guard = "inner_value_used";
+    refused.reason = reason + use;
+    refused.anchor = view_.term(candidate.root);
+    AddMiss(*candidate.instance, candidate.root, refused);
+  }
+
+  // A norm without scale whose result is at once multiplied by a row as wide is a weighted norm
+  // that did not match as one. It is not rewritten: the report would hide the failure.
+  void DropDegraded() {
+    std::erase_if(accepted_, [&](size_t i) {
+      const Candidate& candidate = candidates_[i];
+      const auto& ports = candidate.instance->op->contract->inputs;
+      for (size_t k = 0; k < ports.size(); ++k) {
+        if (candidate.inputs[k] == kNone &&
+            candidate.instance->op->absent.contains(std::string(ports[k].name)) &&
+            IsMultipliedByRow(candidate)) {
+          AddDegraded(candidate);
+          return true;
+        }
+      }
+      return false;
+    });
+  }
+
+  bool IsMultipliedByRow(const Candidate& candidate) const {
+    const Shape* shape = view_.canonicalizer().FindShape(view_.term(candidate.root));
+    std::vector<ValueId> work = {candidate.root};
+    while (!work.empty()) {
+      const ValueId value = work.back();
+      work.pop_back();
+      for (NodeId user : graph_.values[value].users) {
+        const Node& node = graph_.nodes[user];
+        if (node.op_type == "Cast" || node.op_type == "CastLike" || node.op_type == "Identity") {
+          work.push_back(node.outputs[0]);
+          continue;
+        }
+        if (node.op_type != "Mul") continue;
+        const ValueId other = node.inputs[node.inputs[0] == value ? 1 : 0];
+        const auto& other_shape = graph_.values[other].type.shape;
+        if (other == value || !other_shape || other_shape->empty()) continue;
+        bool is_row =
+            shape == nullptr || shape->empty() || other_shape->back().SameAs(shape->back());
+        for (size_t d = 0; d + 1 < other_shape->size(); ++d) {
+          is_row = is_row && (*other_shape)[d].value == 1;
+        }
+        if (is_row) return true;
+      }
+    }
+    return false;
+  }
+
+  void AddDegraded(const Candidate& candidate) {
+    NearMiss miss = MissAt(*candidate.instance, candidate.root);
+    miss.degraded = true;
+    miss.guard = "degraded";
+    miss.reason = "only the form without scale fits, although a scale follows";
+    // The weighted attempt that failed on the same statistics says why.
+    plan_.near_misses.push_back(std::move(miss));
+  }
+
+  NearMiss MissAt(const PatternInstance& instance, ValueId root) const {
+    NearMiss miss;
+    miss.module = instance.op->contract->module;
+    miss.op = instance.op->contract->op_type;
+    miss.graph = graph_.index;
+    miss.root = root;
+    const Node& node = graph_.nodes[graph_.values[root].producer];
+    miss.node = node.name.empty() ? ValueName(root) : node.name;
+    miss.path = ModulePathOf(node);
+    return miss;
+  }
+
+  // Keeps the best attempt for each module and anchor.
+  void AddMiss(const PatternInstance& instance, ValueId root, const Attempt& attempt) {
+    const auto key = std::pair(std::string(instance.op->contract->module), attempt.anchor);
+    const auto found = misses_.find(key);
+    if (found != misses_.end() && found->second.first >= attempt.score) return;
+    NearMiss miss = MissAt(instance, root);
+    miss.guard = attempt.guard;
+    miss.reason = attempt.reason;
+    misses_[key] = {attempt.score, std::move(miss)};
+  }
+
+  void KeepNearMisses() {
+    // A failed attempt whose place an accepted match covers is no miss.
+    std::set<std::pair<std::string, TermId>> covered;
+    for (size_t i : accepted_) {
+      const Candidate& candidate = candidates_[i];
+      const std::string module(candidate.instance->op->contract->module);
+      covered.insert({module, view_.term(candidate.root)});
+      for (ValueId value : candidate.inner) covered.insert({module, view_.term(value)});
+      for (ValueId value : candidate.outputs) {
+        if (value != kNone) covered.insert({module, view_.term(value)});
+      }
+      for (NodeId node : candidate.nodes) {
+        for (ValueId value : graph_.nodes[node].outputs) {
+          if (value != kNone) covered.insert({module, view_.term(value)});
+        }
+      }
+      AddTermsBelow(candidate, module, covered);
+    }
+    for (auto& [key, scored] : misses_) {
+      if (!covered.contains(key)) plan_.near_misses.push_back(std::move(scored.second));
+    }
+  }
+
+  void AddTermsBelow(const Candidate& candidate, const std::string& module,
+                     std::set<std::pair<std::string, TermId>>& covered) const {
+    std::vector<TermId> work = {view_.term(candidate.root)};
+    while (!work.empty()) {
+      const TermId id = work.back();
+      work.pop_back();
+      covered.insert({module, id});
+      for (TermId arg : view_.terms()[id].args) {
+        const bool leaf = arg == kNone || std::find(candidate.binding.inputs.begin(),
+                                                    candidate.binding.inputs.end(),
+                                                    arg) != candidate.binding.inputs.end();
+        if (!leaf && !covered.contains({module, arg})) work.push_back(arg);
+      }
+    }
+  }
+
+  void Emit() {
+    const size_t first = plan_.nodes.size();
+    std::vector<bool> done(accepted_.size(), false);
+    for (size_t i = 0; i < accepted_.size(); ++i) {
+      if (done[i]) continue;
+      const Candidate& candidate = candidates_[accepted_[i]];
+      const size_t partner = FindPartner(i, done);
+      if (partner < accepted_.size()) done[partner] = true;
+      AddNode(candidate, partner < accepted_.size() ? &candidates_[accepted_[partner]] : nullptr);
+    }
+    while (plan_.nodes.size() > first && !Order(first)) {
+      // Contracting two roots into one node closed a cycle: take the pairs apart, then the matches.
+      DropLast(first);
+    }
+    SetReplaced(first);
+  }
+
+  // The next match in node order that uses the same tables, if the op has a form for two and
+  // neither depends on the other.
+  size_t FindPartner(size_t index, const std::vector<bool>& done) const {
+    const Candidate& candidate = candidates_[accepted_[index]];
+    if (!candidate.instance->op->pair) return accepted_.size();
+    for (size_t j = index + 1; j < accepted_.size(); ++j) {
+      const Candidate& other = candidates_[accepted_[j]];
+      if (done[j] || other.instance->op != candidate.instance->op) continue;
+      const bool fits = other.instance == candidate.instance && SharesAllButX(candidate, other) &&
+                        !DependsOn(other, candidate.root);
+      return fits ? j : accepted_.size();
+    }
+    return accepted_.size();
+  }
+
+  bool SharesAllButX(const Candidate& a, const Candidate& b) const {
+    const OpPattern& op = *a.instance->op;
+    for (size_t i = 0; i < a.binding.inputs.size(); ++i) {
+      const std::string_view name = op.contract->inputs[i].name;
+      if (name != op.pair->input && a.binding.inputs[i] != b.binding.inputs[i]) return false;
+      if (name != op.pair->input) continue;
+      // All axes but that of the heads are the same.
+      const Shape* x = view_.canonicalizer().FindShape(a.binding.inputs[i]);
+      const Shape* y = view_.canonicalizer().FindShape(b.binding.inputs[i]);
+      if (x == nullptr || y == nullptr || x->size() != y->size()) return false;
+      const auto* layout = std::get_if<std::string>(&a.binding.attributes.at("layout"));
+      const size_t heads = layout != nullptr && *layout == "BNSD" ? x->size() - 3 : x->size() - 2;
+      for (size_t d = 0; d < x->size(); ++d) {
+        if (d != heads && !(*x)[d].SameAs((*y)[d])) return false;
+      }
+    }
+    return a.binding.attributes == b.binding.attributes;
+  }
+
+  // Whether an input of `candidate` is computed from `value`. Only nodes behind `value` can be.
+  bool DependsOn(const Candidate& candidate, ValueId value) const {
+    const NodeId first = graph_.values[value].producer;
+    std::vector<ValueId> work = candidate.inputs;
+    std::unordered_set<ValueId> seen;
+    while (!work.empty()) {
+      const ValueId at = work.back();
+      work.pop_back();
+      if (at == kNone || !seen.insert(at).second) continue;
+      if (at == value) return true;
+      const NodeId producer = graph_.values[at].producer;
+      if (producer < first) continue;
+      const Node& node = graph_.nodes[producer];
+      work.insert(work.end(), node.inputs.begin(), node.inputs.end());
+      work.insert(work.end(), node.captures.begin(), node.captures.end());
+    }
+    return false;
+  }
+
+  void AddNode(const Candidate& candidate, const Candidate* partner) {
+    PlannedNode node;
+    node.graph = graph_.index;
+    node.instance = candidate.instance;
+    node.module = candidate.instance->op->contract->module;
+    node.inputs = candidate.inputs;
+    node.outputs = candidate.outputs;
+    node.attributes = candidate.binding.attributes;
+    node.precision = candidate.precision;
+    node.roots = {candidate.root};
+    std::vector<NodeId> nodes = candidate.nodes;
+    node.paths = {PathOf(candidate)};
+    if (partner != nullptr) {
+      const OpPattern& op = *candidate.instance->op;
+      const auto position = [](const auto& ports, const std::string& name) {
+        return std::find_if(ports.begin(), ports.end(),
+                            [&](const Port& port) { return port.name == name; }) -
+               ports.begin();
+      };
+      node.inputs[position(op.contract->inputs, op.pair->second_input)] =
+          partner->inputs[position(op.contract->inputs, op.pair->input)];
+      node.outputs[position(op.contract->outputs, op.pair->second_output)] = partner->root;
+      node.roots.push_back(partner->root);
+      node.paths.push_back(PathOf(*partner));
+      if (partner->precision != Precision::kExact) node.precision = partner->precision;
+      nodes.insert(nodes.end(), partner->nodes.begin(), partner->nodes.end());
+    }
+    const Node& root = graph_.nodes[graph_.values[candidate.root].producer];
+    node.name = (root.name.empty() ? ValueName(candidate.root) : root.name) + "_" +
+                std::string(candidate.instance->op->contract->op_type);
+    std::vector<const Node*> sources;
+    for (NodeId id : nodes) sources.push_back(&graph_.nodes[id]);
+    node.metadata = CommonMetadata(sources);
+    plan_.nodes.push_back(std::move(node));
+  }
+
+  // The path that most nodes of the match name; of equals the innermost.
+  std::string PathOf(const Candidate& candidate) const {
+    std::map<std::string, int> votes;
+    for (NodeId id : candidate.nodes) {
+      std::string path = ModulePathOf(graph_.nodes[id]);
+      if (!path.empty()) ++votes[path];
+    }
+    const auto best =
+        std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) {
+          return std::pair(a.second, a.first.size()) < std::pair(b.second, b.first.size());
+        });
+    return best != votes.end() ? best->first : "";
+  }
+
+  std::vector<Replacement> Replacements(size_t first) const {
+    std::vector<Replacement> replacements;
+    for (size_t i = first; i < plan_.nodes.size(); ++i) {
+      replacements.push_back({plan_.nodes[i].inputs, plan_.nodes[i].outputs});
+    }
+    return replacements;
+  }
+
+  // Orders what remains of the graph together with the new nodes; keeps the file's order wherever
+  // that is topological. False if there is a cycle.
+  bool Order(size_t first) {
+    const std::vector<Replacement> replacements = Replacements(first);
+    const std::vector<bool> live = LiveValues(graph_, replacements);
+    std::vector<int> made_by(graph_.values.size(), kNone);  // unit that makes the value
+    struct Unit {
+      OrderedNode node;
+      int position = 0;
+      int missing = 0;
+      std::vector<int> users;
+    };
+    std::vector<Unit> units;
+    std::vector<std::vector<ValueId>> needs;
+    std::unordered_set<ValueId> replaced;
+    for (size_t i = 0; i < replacements.size(); ++i) {
+      Unit unit;
+      unit.node = {true, static_cast<int>(first + i)};
+      for (ValueId output : replacements[i].outputs) {
+        if (output == kNone) continue;
+        replaced.insert(output);
+        made_by[output] = static_cast<int>(units.size());
+        unit.position = std::max(unit.position, graph_.values[output].producer);
+      }
+      // The root's place, not that of a sum that it also gives: uses of the sum move behind it.
+      needs.push_back(replacements[i].inputs);
+      units.push_back(std::move(unit));
+    }
+    std::unordered_set<ValueId> gone;  // values that nothing makes any more
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      const bool is_live = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
+        return v != kNone && live[v] && !replaced.contains(v);
+      });
+      const bool was_dead = std::none_of(node.outputs.begin(), node.outputs.end(),
+                                         [&](ValueId v) { return v != kNone && live_before_[v]; });
+      const auto lost = [&](ValueId v) { return v != kNone && gone.contains(v); };
+      const bool keeps =
+          is_live || (was_dead && std::none_of(node.inputs.begin(), node.inputs.end(), lost) &&
+                      std::none_of(node.captures.begin(), node.captures.end(), lost));
+      if (!keeps) {
+        for (ValueId output : node.outputs) {
+          if (output != kNone && !replaced.contains(output)) gone.insert(output);
+        }
+        continue;
+      }
+      Unit unit;
+      unit.node = {false, static_cast<int>(n)};
+      unit.position = static_cast<int>(n);
+      for (ValueId output : node.outputs) {
+        if (output != kNone) made_by[output] = static_cast<int>(units.size());
+      }
+      needs.push_back(node.inputs);
+      needs.back().insert(needs.back().end(), node.captures.begin(), node.captures.end());
+      units.push_back(std::move(unit));
+    }
+    for (size_t u = 0; u < units.size(); ++u) {
+      for (ValueId need : needs[u]) {
+        if (need == kNone || made_by[need] == kNone) continue;
+        units[made_by[need]].users.push_back(static_cast<int>(u));
+        ++units[u].missing;
+      }
+    }
+    using Ready = std::pair<int, int>;
+    std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+    for (size_t u = 0; u < units.size(); ++u) {
+      if (units[u].missing == 0) ready.push({units[u].position, static_cast<int>(u)});
+    }
+    std::vector<OrderedNode> order;
+    while (!ready.empty()) {
+      const int u = ready.top().second;
+      ready.pop();
+      order.push_back(units[u].node);
+      for (int user : units[u].users) {
+        if (--units[user].missing == 0) ready.push({units[user].position, user});
+      }
+    }
+    if (order.size() != units.size()) return false;
+    plan_.order.emplace_back(graph_.index, std::move(order));
+    return true;
+  }
+
+  // Takes the last paired node apart, or drops the last node.
+  void DropLast(size_t first) {
+    for (size_t i = plan_.nodes.size(); i-- > first;) {
+      PlannedNode& node = plan_.nodes[i];
+      if (node.roots.size() < 2) continue;
+      const ValueId root = node.roots[0];
+      const ValueId second = node.roots[1];
+      plan_.nodes.erase(plan_.nodes.begin() + static_cast<int64_t>(i));
+      for (size_t c : accepted_) {
+        if (candidates_[c].root == root || candidates_[c].root == second) {
+          AddNode(candidates_[c], nullptr);
+        }
+      }
+      return;
+    }
+    const PlannedNode& last = plan_.nodes.back();
+    Attempt refused;
+    refused.score = 1000;
+    refused.guard = "cycle";
+    refused.reason = "an input is computed from an output of the fused node";
+    refused.anchor = view_.term(last.roots[0]);
+    AddMiss(*last.instance, last.roots[0], refused);
+    std::erase_if(accepted_, [&](size_t c) { return candidates_[c].root == last.roots[0]; });
+    plan_.nodes.pop_back();
+  }
+
+  // Each removed node is reported with the match it belonged to.
+  void SetReplaced(size_t first) {
+    if (plan_.nodes.size() == first) return;
+    std::vector<bool> kept(graph_.nodes.size(), false);
+    for (const OrderedNode& node : plan_.order.back().second) {
+      if (!node.planned) kept[node.index] = true;
+    }
+    for (size_t i = first; i < plan_.nodes.size(); ++i) {
+      PlannedNode& node = plan_.nodes[i];
+      for (size_t c : accepted_) {
+        const Candidate& candidate = candidates_[c];
+        if (std::find(node.roots.begin(), node.roots.end(), candidate.root) == node.roots.end()) {
+          continue;
+        }
+        for (NodeId id : candidate.nodes) {
+          if (!kept[id]) node.replaced.push_back(id);
+        }
+      }
+      std::sort(node.replaced.begin(), node.replaced.end());
+      node.replaced.erase(std::unique(node.replaced.begin(), node.replaced.end()),
+                          node.replaced.end());
+    }
+  }
+
+  const GraphView& view_;
+  const Graph& graph_;
+  const PlanOptions& options_;
+  RewritePlan& plan_;
+  Matcher matcher_;
+  std::unordered_map<std::string, std::vector<std::pair<const PatternInstance*, int>>> by_root_;
+  std::vector<Candidate> candidates_;
+  std::vector<size_t> accepted_;
+  std::map<std::pair<std::string, TermId>, std::pair<int, NearMiss>> misses_;
+  const std::vector<bool> live_before_ = LiveValues(graph_, {});
+};
+
+std::vector<DType> FloatTypes(const GraphModel& model) {
+  std::set<DType> dtypes;
+  for (const Graph& graph : model.graphs) {
+    for (const Value& value : graph.values) {
+      if (IsFloat(value.type.dtype)) dtypes.insert(value.type.dtype);
+    }
+  }
+  return {dtypes.begin(), dtypes.end()};
+}
+
+// Node names are unique in the model, so that reports and profiles can be read.
+void MakeNamesUnique(const GraphModel& model, RewritePlan& plan) {
+  std::unordered_set<std::string> taken;
+  for (const Graph& graph : model.graphs) {
+    for (const Node& node : graph.nodes) taken.insert(node.name);
+  }
+  for (PlannedNode& node : plan.nodes) {
+    const std::string base = node.name;
+    for (int i = 2; !taken.insert(node.name).second; ++i)
+      node.name = base + "_" + std::to_string(i);
+  }
+}
+
+}  // namespace
+
+std::string_view PrecisionName(Precision precision) {
+  switch (precision) {
+    case Precision::kExact:
+      return "exact";
+    case Precision::kRaised:
+      return "raised";
+    case Precision::kReassociated:
+      return "reassociated";
+  }
+  return "";
+}
+
+int RewritePlan::Patched(std::string_view module) const {
+  int count = 0;
+  for (const PlannedNode& node : nodes) count += node.module == module ? node.instances() : 0;
+  return count;
+}
+
+int RewritePlan::Already(std::string_view module) const {
+  int count = 0;
+  for (const AlreadyFused& fused : already_fused) {
+    count += fused.module == module ? fused.instances : 0;
+  }
+  return count;
+}
+
+Result<RewritePlan> MakePlan(const GraphModel& model, const OpPatternSet& ops,
+                             const LoweringSet& lowerings, const PlanOptions& options) {
+  TermStore terms;
+  Canonicalizer canonicalizer(terms, &lowerings, &ops);
+  OpPatternSet::Request request;
+  const auto opset = model.opsets.find("");
+  request.opset = opset != model.opsets.end() ? opset->second : 1;
+  request.dtypes = FloatTypes(model);
+  for (const OpPattern& op : ops.ops()) {
+    if (options.modules.contains(std::string(op.contract->module))) {
+      request.op_types.emplace_back(op.contract->op_type);
+    }
+  }
+  RewritePlan plan;
+  auto instances = std::make_shared<std::vector<PatternInstance>>();
+  if (!request.op_types.empty()) *instances = ops.Instantiate(canonicalizer, request);
+  plan.instances = instances;
+  for (const Graph& graph : model.graphs) {
+    if (graph.is_function) continue;  // no types: nothing can be shown there
+    const GraphView view(model, graph.index, canonicalizer);
+    GraphPlanner(view, *instances, options, plan).Run();
+  }
+  MakeNamesUnique(model, plan);
+  return plan;
+}
+
+}  // namespace liger

@@ -1,0 +1,98 @@
+// What is to be rewritten, decided and not done: pure, so that a dry run and an explanation are the
+// same path as the real run.
+//
+//   Result<RewritePlan> plan = MakePlan(model, ops, lowerings, options);
+//   for (const PlannedNode& node : plan->nodes) ...
+//
+// Legality is joint: all accepted matches are replaced in thought, and one that has an inner value
+// which is still live is dropped, until nothing changes. A match is never made where the fused op
+// is not shown to compute the same function; what stood in the way is in `near_misses`.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "model/graph.h"
+#include "pattern/lowering.h"
+#include "pattern/op_pattern.h"
+
+namespace liger {
+
+struct PlanOptions {
+  std::set<std::string> modules;  // to look for, e.g. {"rms_norm", "rope"}
+  std::vector<Provider> providers = {Provider::kCpu};
+  bool exact = false;       // refuse raised precision and re-association
+  int64_t only_first = -1;  // replace only the first so many matches; -1: all
+};
+
+enum class Precision { kExact, kRaised, kReassociated };
+std::string_view PrecisionName(Precision precision);
+
+// A fused node and what it replaces. A node that serves two applications (a rotation of q and k)
+// has two roots.
+struct PlannedNode {
+  int graph = 0;
+  const PatternInstance* instance = nullptr;
+  std::string module;
+  std::string name;             // of the new node, unique in the model
+  std::vector<ValueId> inputs;  // by position in the contract; kNone where left out
+  std::vector<ValueId> outputs;
+  AttributeEnv attributes;  // all of the op's attributes
+  std::vector<ValueId> roots;
+  std::vector<NodeId> replaced;    // nodes that the rewrite removes
+  std::vector<std::string> paths;  // module path of each root, where known
+  std::vector<std::pair<std::string, std::string>> metadata;
+  Precision precision = Precision::kExact;
+
+  int instances() const { return static_cast<int>(roots.size()); }
+};
+
+// A place that looked like the op and was left alone.
+struct NearMiss {
+  std::string module;
+  std::string op;
+  int graph = 0;
+  ValueId root = kNone;
+  std::string node;   // name of the node where the attempt stood
+  std::string path;   // module path, where known
+  std::string guard;  // empty if the structure did not fit
+  std::string reason;
+  bool degraded = false;  // a smaller form fits, but not the one that is expected
+};
+
+// A fused op that stood in the model before.
+struct AlreadyFused {
+  std::string module;
+  std::string op;
+  int graph = 0;
+  std::string node;
+  std::string path;
+  int instances = 1;
+};
+
+// The nodes of a graph after the rewrite, in topological order: an index into Graph::nodes, or,
+// with `planned` set, into RewritePlan::nodes.
+struct OrderedNode {
+  bool planned = false;
+  int index = 0;
+};
+
+struct RewritePlan {
+  std::shared_ptr<const std::vector<PatternInstance>> instances;  // what the nodes point to
+  std::vector<PlannedNode> nodes;
+  std::vector<NearMiss> near_misses;
+  std::vector<AlreadyFused> already_fused;
+  std::vector<std::pair<int, std::vector<OrderedNode>>> order;  // of each graph that changes
+
+  int Patched(std::string_view module) const;
+  int Already(std::string_view module) const;
+};
+
+Result<RewritePlan> MakePlan(const GraphModel& model, const OpPatternSet& ops,
+                             const LoweringSet& lowerings, const PlanOptions& options);
+
+}  // namespace liger
