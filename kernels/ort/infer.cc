@@ -1,7 +1,9 @@
 #include "infer.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "host.h"
@@ -9,20 +11,79 @@
 namespace liger::ort {
 namespace {
 
-// Output `output` is described like input `input`. A description without dimensions is what the
-// runtime hands out for an unknown rank, since none of our tensors is a scalar: nothing is known
-// then.
-Status PassOn(OrtShapeInferContext* context, size_t input, size_t output) {
+// What is known of a tensor. An unknown dimension is -1 and has a name, or "" as name.
+struct Description {
+  ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+  std::vector<int64_t> dims;
+  std::vector<const char*> names;  // owned by the runtime
+};
+
+Result<Description> Describe(OrtShapeInferContext* context, size_t input) {
   const OrtApi& api = Api();
-  OrtTensorTypeAndShapeInfo* info = nullptr;
+  OrtTensorTypeAndShapeInfo* info = nullptr;  // owned by the context
   size_t rank = 0;
+  Description description;
   if (Status status = FromOrt(api.ShapeInferContext_GetInputTypeShape(context, input, &info));
+      !status) {
+    return std::move(status).error();
+  }
+  if (Status status = FromOrt(api.GetDimensionsCount(info, &rank)); !status) {
+    return std::move(status).error();
+  }
+  description.dims.resize(rank);
+  description.names.resize(rank);
+  if (Status status = FromOrt(api.GetTensorElementType(info, &description.type)); !status) {
+    return std::move(status).error();
+  }
+  if (Status status = FromOrt(api.GetDimensions(info, description.dims.data(), rank)); !status) {
+    return std::move(status).error();
+  }
+  if (Status status = FromOrt(api.GetSymbolicDimensions(info, description.names.data(), rank));
+      !status) {
+    return std::move(status).error();
+  }
+  return description;
+}
+
+Status SetOutput(OrtShapeInferContext* context, size_t output, Description description) {
+  // The runtime describes an unknown rank as no dimensions; since none of our tensors is a scalar,
+  // nothing is known then.
+  if (description.dims.empty()) return {};
+
+  // It writes an unknown dimension without a name as the value -1, which later nodes take at its
+  // word. So every such dimension gets a name that no other has.
+  static std::atomic<uint64_t> count = 0;
+  const size_t rank = description.dims.size();
+  std::vector<std::string> made(rank);
+  for (size_t i = 0; i < rank; ++i) {
+    if (description.dims[i] >= 0 || *description.names[i] != '\0') continue;
+    made[i] = "liger_unknown_" + std::to_string(count++);
+    description.names[i] = made[i].c_str();
+  }
+
+  const OrtApi& api = Api();
+  OrtTensorTypeAndShapeInfo* raw = nullptr;
+  if (Status status = FromOrt(api.CreateTensorTypeAndShapeInfo(&raw)); !status) return status;
+  const auto release = [&api](OrtTensorTypeAndShapeInfo* info) {
+    api.ReleaseTensorTypeAndShapeInfo(info);
+  };
+  const std::unique_ptr<OrtTensorTypeAndShapeInfo, decltype(release)> info(raw, release);
+  if (Status status = FromOrt(api.SetTensorElementType(raw, description.type)); !status)
+    return status;
+  if (Status status = FromOrt(api.SetDimensions(raw, description.dims.data(), rank)); !status)
+    return status;
+  if (Status status = FromOrt(api.SetSymbolicDimensions(raw, description.names.data(), rank));
       !status) {
     return status;
   }
-  if (Status status = FromOrt(api.GetDimensionsCount(info, &rank)); !status) return status;
-  if (rank == 0) return {};
-  return FromOrt(api.ShapeInferContext_SetOutputTypeShape(context, output, info));
+  return FromOrt(api.ShapeInferContext_SetOutputTypeShape(context, output, raw));
+}
+
+// Output `output` is described like input `input`.
+Status PassOn(OrtShapeInferContext* context, size_t input, size_t output) {
+  Result<Description> description = Describe(context, input);
+  if (!description) return description.error();
+  return SetOutput(context, output, *std::move(description));
 }
 
 Result<bool> IsPacked(OrtShapeInferContext* context) {
@@ -40,43 +101,6 @@ Result<bool> IsPacked(OrtShapeInferContext* context) {
     return std::move(status).error();
   }
   return std::string_view(value) != "none";
-}
-
-// The first output is described like the first input with half its last dimension.
-Status HalveLast(OrtShapeInferContext* context) {
-  const OrtApi& api = Api();
-  OrtTensorTypeAndShapeInfo* input = nullptr;
-  size_t rank = 0;
-  ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-  if (Status status = FromOrt(api.ShapeInferContext_GetInputTypeShape(context, 0, &input));
-      !status) {
-    return status;
-  }
-  if (Status status = FromOrt(api.GetDimensionsCount(input, &rank)); !status) return status;
-  if (rank == 0) return {};
-  std::vector<int64_t> dims(rank);
-  std::vector<const char*> names(rank);
-  if (Status status = FromOrt(api.GetTensorElementType(input, &type)); !status) return status;
-  if (Status status = FromOrt(api.GetDimensions(input, dims.data(), rank)); !status) return status;
-  if (Status status = FromOrt(api.GetSymbolicDimensions(input, names.data(), rank)); !status) {
-    return status;
-  }
-  // Half of a symbol has no name.
-  dims.back() = dims.back() < 0 ? -1 : dims.back() / 2;
-  names.back() = "";
-
-  OrtTensorTypeAndShapeInfo* raw = nullptr;
-  if (Status status = FromOrt(api.CreateTensorTypeAndShapeInfo(&raw)); !status) return status;
-  const auto release = [&api](OrtTensorTypeAndShapeInfo* info) {
-    api.ReleaseTensorTypeAndShapeInfo(info);
-  };
-  const std::unique_ptr<OrtTensorTypeAndShapeInfo, decltype(release)> output(raw, release);
-  if (Status status = FromOrt(api.SetTensorElementType(raw, type)); !status) return status;
-  if (Status status = FromOrt(api.SetDimensions(raw, dims.data(), rank)); !status) return status;
-  if (Status status = FromOrt(api.SetSymbolicDimensions(raw, names.data(), rank)); !status) {
-    return status;
-  }
-  return FromOrt(api.ShapeInferContext_SetOutputTypeShape(context, 0, raw));
 }
 
 }  // namespace
@@ -101,7 +125,14 @@ Status InferSwiGlu(OrtShapeInferContext* context) {
   Result<bool> packed = IsPacked(context);
   // A missing attribute is reported, with the node's name, when the kernel is made.
   if (!packed) return {};
-  return *packed ? HalveLast(context) : PassOn(context, 0, 0);
+  Result<Description> description = Describe(context, 0);
+  if (!description) return description.error();
+  if (*packed && !description->dims.empty()) {
+    int64_t& last = description->dims.back();
+    last = last < 0 ? -1 : last / 2;
+    description->names.back() = "";  // half of a symbol has no name
+  }
+  return SetOutput(context, 0, *std::move(description));
 }
 
 }  // namespace liger::ort
