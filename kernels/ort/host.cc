@@ -14,6 +14,7 @@ namespace {
 // runtime, so the values do not change once they are set.
 std::atomic<const OrtApi*> g_api = nullptr;
 std::atomic<ShapeReferenceFn> g_shape_reference = nullptr;
+std::atomic<uint32_t> g_release = 0;
 
 // OrtApi is a struct of function pointers to which every version appends and in which none ever
 // moves; the slot of a function newer than our headers is its place in the newer struct.
@@ -22,9 +23,9 @@ constexpr size_t kShapeReferenceSlot = 414;
 static_assert(sizeof(OrtApi) / sizeof(void*) < kShapeReferenceSlot || ORT_API_VERSION >= 24,
               "the slot lies behind the end of older structs");
 
-// The API version of a host, from "1.24.3": release 1.N brings API N. Asking with GetApi instead
-// would make older hosts print an error.
-uint32_t HostApiVersion(std::string_view version) {
+// 24 of "1.24.3". Release 1.N brings API N; asking with GetApi instead would make older hosts print
+// an error.
+uint32_t ParseRelease(std::string_view version) {
   if (!version.starts_with("1.")) return 0;
   uint32_t minor = 0;
   std::from_chars(version.data() + 2, version.data() + version.size(), minor);
@@ -44,7 +45,8 @@ Status ConnectHost(const OrtApiBase* base) {
   }
   g_api = api;
   ShapeReferenceFn shape_reference = nullptr;
-  if (HostApiVersion(version) >= kShapeReferenceApi) {
+  g_release = ParseRelease(version);
+  if (g_release >= kShapeReferenceApi) {
     if (const OrtApi* newer = base->GetApi(kShapeReferenceApi)) {
       const char* slot =
           reinterpret_cast<const char*>(newer) + kShapeReferenceSlot * sizeof(ShapeReferenceFn);
@@ -56,6 +58,8 @@ Status ConnectHost(const OrtApiBase* base) {
 }
 
 const OrtApi& Api() { return *g_api.load(std::memory_order_relaxed); }
+
+uint32_t HostRelease() { return g_release.load(std::memory_order_relaxed); }
 
 ShapeReferenceFn ShapeReference() { return g_shape_reference.load(std::memory_order_relaxed); }
 

@@ -20,6 +20,9 @@ Status ConnectHost(const OrtApiBase* base);
 
 const OrtApi& Api();
 
+// N of the host's release 1.N.
+uint32_t HostRelease();
+
 // Takes the status: null is success.
 Status FromOrt(OrtStatus* status);
 

@@ -113,12 +113,15 @@ Status InferAddRmsNorm(OrtShapeInferContext* context) {
 }
 
 Status InferRope(OrtShapeInferContext* context) {
+  // The first release known to check the index of an output; 1.24 ends the process where second_y
+  // is missing.
+  constexpr uint32_t kChecksOutputs = 32;
   if (Status status = PassOn(context, 0, 0); !status) return status;
   size_t inputs = 0;
   if (Status status = FromOrt(Api().ShapeInferContext_GetInputCount(context, &inputs)); !status) {
     return status;
   }
-  return inputs > 3 ? PassOn(context, 3, 1) : Status();
+  return inputs > 3 && HostRelease() >= kChecksOutputs ? PassOn(context, 3, 1) : Status();
 }
 
 Status InferSwiGlu(OrtShapeInferContext* context) {

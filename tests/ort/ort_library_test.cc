@@ -349,8 +349,10 @@ TEST_F(OrtLibrary, InfersSymbolicDimensionsForEveryDtype) {
               (std::vector<Dims>{{"N", "M", "H"}}));
     EXPECT_EQ(InferredDims(Model(Instantiate(kAddRmsNorm, dtype, dtype))),
               (std::vector<Dims>{{"N", "M", "H"}, {"N", "M", "H"}}));
+    // Older releases cannot be told the shape of an optional output (infer.h).
+    const bool told = std::stoi(OrtVersion().substr(2)) >= 32;
     EXPECT_EQ(InferredDims(Model(Instantiate(kRope, dtype, dtype))),
-              (std::vector<Dims>{{"B", "N", "S", "D"}, {"B", "K", "S", "D"}}));
+              (std::vector<Dims>{{"B", "N", "S", "D"}, told ? Dims{"B", "K", "S", "D"} : Dims()}));
     EXPECT_EQ(InferredDims(Model(Instantiate(kSwiGlu, dtype, dtype))),
               (std::vector<Dims>{{"N", "W"}}));
     const std::vector<Dims> packed = InferredDims(Model(Instantiate(kPackedSwiGlu, dtype, dtype)));
@@ -508,6 +510,13 @@ TEST_F(OrtLibrary, NamesWrongAttributes) {
     EXPECT_NE(session.error().message.find("(node 'n1'): "), std::string::npos)
         << session.error().message;
   }
+}
+
+TEST_F(OrtLibrary, AddRmsNormWantsTheSumNamed) {
+  onnx::ModelProto model = Model(Instantiate(kAddRmsNorm, DType::kF32, DType::kF32));
+  model.mutable_graph()->mutable_output()->RemoveLast();
+  model.mutable_graph()->mutable_node(0)->mutable_output()->RemoveLast();
+  EXPECT_FALSE(Load(model));
 }
 
 TEST_F(OrtLibrary, RopeWantsSecondInputAndOutputTogether) {
