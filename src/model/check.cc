@@ -57,9 +57,17 @@ int64_t InlineBytes(const onnx::TensorProto& tensor) {
   return bytes;
 }
 
+bool HasNoElements(const onnx::TensorProto& tensor) {
+  return std::find(tensor.dims().begin(), tensor.dims().end(), 0) != tensor.dims().end();
+}
+
 bool IsExternal(const onnx::TensorProto& tensor) {
   return tensor.data_location() == onnx::TensorProto::EXTERNAL;
 }
+
+// Marks a value_info that stands for an initializer whose elements shape inference would read if it
+// had any.
+constexpr char kHiddenInitializer[] = "liger.initializer_without_payload";
 
 // Fields whose messages can hold tensors. All others are copied as they are.
 bool MayHoldTensors(const pb::Descriptor* type) {
@@ -131,8 +139,13 @@ class Stripper {
       return to->CheckTypeAndMergeFrom(from);
     }
     CopyFields(from, to);
-    if (type == onnx::GraphProto::descriptor() && form_ == StrippedForm::kTyped) {
-      UnknownIntegersToValueInfo(*static_cast<onnx::GraphProto*>(to));
+    if (type == onnx::GraphProto::descriptor()) {
+      onnx::GraphProto& graph = *static_cast<onnx::GraphProto*>(to);
+      if (form_ == StrippedForm::kTyped) {
+        HideUnknownShapes(graph);
+      } else {
+        RestoreUnknownShapes(graph);
+      }
     }
   }
 
@@ -140,6 +153,8 @@ class Stripper {
   bool Keeps(const onnx::TensorProto& tensor) const {
     if (IsExternal(tensor)) return false;
     const int64_t bytes = InlineBytes(tensor);
+    // Elements without a payload: `tensor` comes from a model that was stripped before.
+    if (bytes == 0 && tensor.string_data().empty() && !HasNoElements(tensor)) return false;
     return bytes <= keep_bytes_ || (IsInteger(tensor.data_type()) && bytes <= kKeepIntegerBytes);
   }
 
@@ -222,36 +237,59 @@ class Stripper {
     }
   }
 
-  bool IsUnknownInteger(const onnx::TensorProto& tensor) const {
-    return IsInteger(tensor.data_type()) && InlineBytes(tensor) == 0 &&
-           std::find(tensor.dims().begin(), tensor.dims().end(), 0) == tensor.dims().end();
+  // What inference would read: shapes, axes and the like.
+  static bool IsUnknownShape(const onnx::TensorProto& tensor) {
+    if (tensor.data_type() != onnx::TensorProto::INT64 &&
+        tensor.data_type() != onnx::TensorProto::INT32) {
+      return false;
+    }
+    const int64_t elements = tensor.dims().empty() ? 1 : tensor.dims(0);
+    return tensor.dims_size() <= 1 && elements > 0 && elements <= kKeepIntegerBytes / 4 &&
+           InlineBytes(tensor) == 0;
   }
 
-  void UnknownIntegersToValueInfo(onnx::GraphProto& graph) const {
-    if (std::none_of(graph.initializer().begin(), graph.initializer().end(),
-                     [&](const auto& tensor) { return IsUnknownInteger(tensor); })) {
+  static void HideUnknownShapes(onnx::GraphProto& graph) {
+    if (std::none_of(graph.initializer().begin(), graph.initializer().end(), IsUnknownShape)) {
       return;
     }
-    std::unordered_set<std::string> typed;
-    for (const onnx::ValueInfoProto& value : graph.input()) typed.insert(value.name());
-    for (const onnx::ValueInfoProto& value : graph.value_info()) typed.insert(value.name());
+    std::unordered_set<std::string> inputs;
+    for (const onnx::ValueInfoProto& value : graph.input()) inputs.insert(value.name());
+    std::unordered_map<std::string, onnx::ValueInfoProto*> infos;
+    for (onnx::ValueInfoProto& value : *graph.mutable_value_info()) infos[value.name()] = &value;
     pb::RepeatedPtrField<onnx::TensorProto> kept;
     for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
-      if (!IsUnknownInteger(tensor)) {
+      if (!IsUnknownShape(tensor)) {
         kept.Add(std::move(tensor));
         continue;
       }
-      if (!typed.insert(tensor.name()).second) continue;
-      onnx::ValueInfoProto* value = graph.add_value_info();
-      value->set_name(tensor.name());
-      onnx::TypeProto_Tensor* tensor_type = value->mutable_type()->mutable_tensor_type();
-      tensor_type->set_elem_type(tensor.data_type());
-      tensor_type->mutable_shape();
-      for (const int64_t dim : tensor.dims()) {
-        tensor_type->mutable_shape()->add_dim()->set_dim_value(dim);
+      if (inputs.contains(tensor.name())) continue;
+      onnx::ValueInfoProto*& value = infos[tensor.name()];
+      if (value == nullptr) {
+        value = graph.add_value_info();
+        value->set_name(tensor.name());
+        onnx::TypeProto_Tensor* type = value->mutable_type()->mutable_tensor_type();
+        type->set_elem_type(tensor.data_type());
+        type->mutable_shape();
+        for (const int64_t dim : tensor.dims())
+          type->mutable_shape()->add_dim()->set_dim_value(dim);
       }
+      onnx::StringStringEntryProto* mark = value->add_metadata_props();
+      mark->set_key(kHiddenInitializer);
     }
     graph.mutable_initializer()->Swap(&kept);
+  }
+
+  // The checker wants to see where each value comes from.
+  static void RestoreUnknownShapes(onnx::GraphProto& graph) {
+    for (const onnx::ValueInfoProto& value : graph.value_info()) {
+      for (const onnx::StringStringEntryProto& entry : value.metadata_props()) {
+        if (entry.key() != kHiddenInitializer) continue;
+        onnx::TensorProto* tensor = graph.add_initializer();
+        tensor->set_name(value.name());
+        tensor->set_data_type(value.type().tensor_type().elem_type());
+        tensor->add_dims(0);
+      }
+    }
   }
 
   StrippedForm form_;
@@ -637,15 +675,14 @@ Result<CheckReport> Check(const onnx::ModelProto& original, const onnx::ModelPro
   if (Status same = CheckInterfaceUnchanged(original, rewritten); !same) {
     return std::move(same).error();
   }
-  if (auto fault = NewStructuralFault(original, rewritten)) return Fault(*fault);
-
   {
-    const auto rewritten_copy = StrippedCopy(rewritten, StrippedForm::kEmpty, kKeepBytes);
-    if (auto failure = CheckerFailure(rewritten_copy)) {
-      const auto original_copy = StrippedCopy(original, StrippedForm::kEmpty, kKeepBytes);
-      const auto original_failure = CheckerFailure(original_copy);
+    const auto before = StrippedCopy(original, StrippedForm::kEmpty, kKeepBytes);
+    const auto after = StrippedCopy(rewritten, StrippedForm::kEmpty, kKeepBytes);
+    if (auto fault = NewStructuralFault(before, after)) return Fault(*fault);
+    if (auto failure = CheckerFailure(after)) {
+      const auto original_failure = CheckerFailure(before);
       if (!original_failure) return Fault("ONNX's checker: " + *failure);
-      if (auto ours = CheckerFailureOfNewParts(original_copy, rewritten_copy)) {
+      if (auto ours = CheckerFailureOfNewParts(before, after)) {
         return Fault("ONNX's checker: " + *ours);
       }
       report.notes.push_back("ONNX's checker refuses the input as well: " + *original_failure);

@@ -45,7 +45,8 @@ struct CheckReport {
   std::vector<std::string> notes;
 };
 
-// Checks `rewritten`:
+// Checks `rewritten`. `original` may be a copy by StripWeights, so that it can be kept while the
+// model itself is changed in place:
 // - graph inputs and outputs have the names, order, dtypes and shapes of `original`;
 // - every value that is used is defined, every domain that is used is imported (functions
 // included),

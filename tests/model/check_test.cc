@@ -48,6 +48,21 @@ Norm <epsilon> (x, w) => (y) {
   y = Mul (n, w)
 })";
 
+// CheckModel must say the same whether it is given the original or what StripWeights leaves of it.
+Result<CheckReport> CheckBoth(const onnx::ModelProto& original, const onnx::ModelProto& rewritten,
+                              const CheckOptions& options = {}) {
+  auto whole = CheckModel(original, rewritten, options);
+  const auto stripped = CheckModel(StripWeights(original, 0), rewritten, options);
+  EXPECT_EQ(static_cast<bool>(whole), static_cast<bool>(stripped));
+  if (!whole && !stripped) {
+    EXPECT_EQ(whole.error().message, stripped.error().message);
+  }
+  if (whole && stripped) {
+    EXPECT_EQ(whole->notes, stripped->notes);
+  }
+  return whole;
+}
+
 std::string Replaced(std::string text, const std::string& what, const std::string& by) {
   const size_t at = text.find(what);
   EXPECT_NE(at, std::string::npos) << what;
@@ -152,11 +167,11 @@ TEST(CheckModel, AcceptsAValidRewrite) {
   const onnx::ModelProto rewritten = ModelFromText(kRewritten);
   for (const auto inference : {CheckOptions::Inference::kOff, CheckOptions::Inference::kReport,
                                CheckOptions::Inference::kRequire}) {
-    const auto report = CheckModel(original, rewritten, {.inference = inference});
+    const auto report = CheckBoth(original, rewritten, {.inference = inference});
     ASSERT_OK(report);
     EXPECT_THAT(report->notes, IsEmpty());
   }
-  ASSERT_OK(CheckModel(original, original));
+  ASSERT_OK(CheckBoth(original, original));
 }
 
 TEST(CheckModel, NeedsNoWeights) {
@@ -167,9 +182,32 @@ TEST(CheckModel, NeedsNoWeights) {
     MakeExternal(w, "no/such/file", {4});
     w.set_data_type(onnx::TensorProto::FLOAT16);
   }
-  const auto report = CheckModel(original, rewritten);
+  const auto report = CheckBoth(original, rewritten);
   ASSERT_OK(report);
   EXPECT_THAT(report->notes, IsEmpty());
+}
+
+TEST(CheckModel, KnowsInitializersThatStripWeightsHides) {
+  onnx::ModelProto original = ModelFromText(R"(
+<ir_version: 8, opset_import: ["" : 18]>
+agraph (float[2, 6] x) => (float[A, B] y)
+<int64[2] target = {3, 4}>
+{
+  a = Reshape (x, target)
+  y = Neg (a)
+})");
+  onnx::TensorProto& target = *original.mutable_graph()->mutable_initializer(0);
+  target.clear_int64_data();
+  target.set_data_location(onnx::TensorProto::EXTERNAL);
+  SetEntry(target, "location", "shapes.bin");
+  const auto report = CheckBoth(original, original);
+  ASSERT_OK(report);
+  EXPECT_THAT(report->notes, IsEmpty());
+
+  onnx::ModelProto rewritten = original;
+  rewritten.mutable_graph()->clear_initializer();
+  EXPECT_ERROR(CheckBoth(original, rewritten), ErrorCode::kInternal,
+               HasSubstr("uses 'target', which is not defined"));
 }
 
 // --- Faults of a rewrite -------------------------------------------------------------------------
@@ -219,7 +257,7 @@ TEST(CheckModel, NamesTheFaultOfARewrite) {
   for (const auto& c : kCases) {
     SCOPED_TRACE(c.by);
     const onnx::ModelProto rewritten = ModelFromText(Replaced(kRewritten, c.what, c.by));
-    const auto report = CheckModel(original, rewritten);
+    const auto report = CheckBoth(original, rewritten);
     EXPECT_ERROR(report, ErrorCode::kInternal, HasSubstr(c.message));
     EXPECT_THAT(report.error().hint, HasSubstr("report this"));
   }
@@ -236,13 +274,13 @@ agraph (float[2, 4] x) => (float[2, 4] y)
 })";
   const onnx::ModelProto original = ModelFromText(text);
   EXPECT_ERROR(
-      CheckModel(original, ModelFromText(Replaced(
-                               text, "t = Mul (x, x)\n  y = Neg (t)",
-                               "t = Cast <to = 10> (x)\n  u = Cast <to = 1> (t) y = Neg (u)"))),
+      CheckBoth(original, ModelFromText(Replaced(
+                              text, "t = Mul (x, x)\n  y = Neg (t)",
+                              "t = Cast <to = 10> (x)\n  u = Cast <to = 1> (t) y = Neg (u)"))),
       ErrorCode::kInternal, HasSubstr("value 't' was FLOAT[2,4] and is now FLOAT16[2,4]"));
   EXPECT_ERROR(
-      CheckModel(original, ModelFromText(Replaced(text, "t = Mul (x, x)\n  y = Neg (t)",
-                                                  "t = Transpose (x)\n  y = Transpose (t)"))),
+      CheckBoth(original, ModelFromText(Replaced(text, "t = Mul (x, x)\n  y = Neg (t)",
+                                                 "t = Transpose (x)\n  y = Transpose (t)"))),
       ErrorCode::kInternal, HasSubstr("value 't' was FLOAT[2,4] and is now FLOAT[4,2]"));
 }
 
@@ -251,10 +289,10 @@ TEST(CheckModel, ReportsInferenceWhereAskedTo) {
   const onnx::ModelProto rewritten =
       ModelFromText(Replaced(kRewritten, "y = Neg (scaled)", "y = Cast <to = 1> (scaled)"));
   const auto report =
-      CheckModel(original, rewritten, {.inference = CheckOptions::Inference::kReport});
+      CheckBoth(original, rewritten, {.inference = CheckOptions::Inference::kReport});
   ASSERT_OK(report);
   EXPECT_THAT(report->notes, ElementsAre(HasSubstr("shape inference: ")));
-  const auto off = CheckModel(original, rewritten, {.inference = CheckOptions::Inference::kOff});
+  const auto off = CheckBoth(original, rewritten, {.inference = CheckOptions::Inference::kOff});
   ASSERT_OK(off);
   EXPECT_THAT(off->notes, IsEmpty());
 }
@@ -269,7 +307,7 @@ std::string Optimised(const char* text) {
 
 TEST(CheckModel, NotesWhatTheCheckerHasAgainstTheOriginal) {
   const onnx::ModelProto original = ModelFromText(Optimised(kOriginal));
-  const auto report = CheckModel(original, ModelFromText(Optimised(kRewritten)));
+  const auto report = CheckBoth(original, ModelFromText(Optimised(kRewritten)));
   ASSERT_OK(report);
   ASSERT_FALSE(report->notes.empty());
   EXPECT_THAT(report->notes[0], HasSubstr("ONNX's checker refuses the input as well: "
@@ -292,7 +330,7 @@ TEST(CheckModel, StillFindsTheFaultOfARewriteOfSuchAModel) {
   };
   for (const auto& c : kCases) {
     SCOPED_TRACE(c.by);
-    EXPECT_ERROR(CheckModel(original, ModelFromText(Replaced(rewritten, c.what, c.by))),
+    EXPECT_ERROR(CheckBoth(original, ModelFromText(Replaced(rewritten, c.what, c.by))),
                  ErrorCode::kInternal, HasSubstr(c.message));
   }
 }
@@ -304,7 +342,7 @@ TEST(CheckModel, AcceptsModelsWhoseNodesAreInAnotherOrder) {
     auto& nodes = *model->mutable_graph()->mutable_node();
     std::reverse(nodes.pointer_begin(), nodes.pointer_end());
   }
-  const auto report = CheckModel(original, rewritten);
+  const auto report = CheckBoth(original, rewritten);
   ASSERT_OK(report);
   ASSERT_FALSE(report->notes.empty());
   EXPECT_THAT(report->notes[0], HasSubstr("topologically sorted"));
@@ -316,7 +354,7 @@ TEST(CheckModel, NotesWhatInferenceHasAgainstTheOriginal) {
     return ModelFromText(Replaced(text, ">\n{", wrong));
   };
   const onnx::ModelProto original = with_fault(kOriginal);
-  const auto report = CheckModel(original, with_fault(kRewritten));
+  const auto report = CheckBoth(original, with_fault(kRewritten));
   ASSERT_OK(report);
   EXPECT_THAT(report->notes, ElementsAre(HasSubstr("shape inference fails on the input as well")));
 }
