@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
 
 #include "family/instance_pattern.h"
@@ -238,6 +239,13 @@ class Inference {
     return meaning;
   }
 
+  static std::string_view ClassListOf(const Node& node) {
+    for (const auto& [key, value] : node.metadata) {
+      if (key.ends_with(".class_hierarchy")) return value;
+    }
+    return "";
+  }
+
   void LookAtClasses() {
     struct Outermost {
       std::string class_name;
@@ -246,10 +254,14 @@ class Inference {
     };
     std::map<std::string, ClassMeaning> meanings;
     std::vector<Outermost> outermost;  // distinct classes, in order of appearance
+    std::unordered_set<std::string_view> lists_seen;
     bool any_metadata = false;
     for (const Graph& graph : model_.graphs) {
       for (const Node& node : graph.nodes) {
         if (node.metadata.empty()) continue;
+        // Lists of classes repeat from layer to layer; each needs to be read once.
+        const std::string_view classes = ClassListOf(node);
+        if (!classes.empty() && !lists_seen.insert(classes).second) continue;
         const ModuleScopes scopes = ModuleScopesOf(node);
         if (scopes.source != ScopeSource::kMetadata) continue;
         any_metadata = true;

@@ -24,9 +24,25 @@ bool IsBelow(std::string_view path, std::string_view prefix) {
   return path.size() > prefix.size() + 1 && path.starts_with(prefix) && path[prefix.size()] == '.';
 }
 
-// torch writes whole paths, ['', 'model', 'model.layers.0', 'pow_1'], and closes both lists with
-// the FX node and its ATen op. A list that was cut to what several nodes share closes with a
-// module: its path then extends the one before it.
+// torch closes its lists with the FX node and its ATen op: ['', 'model', 'pow_1'] with
+// ['pkg.Wrap', 'pkg.Model', 'aten.pow.Tensor_Scalar']. Lists that were cut to what several nodes
+// share close with a module: its path extends the one before it, or, directly below a nameless
+// module, its class is no op.
+void DropFxNode(std::vector<ModuleScope>* scopes) {
+  if (scopes->empty()) return;
+  const ModuleScope& last = scopes->back();
+  const bool is_op =
+      last.class_name.starts_with("aten.") || last.class_name.starts_with("prims.") ||
+      last.class_name.starts_with("_operator.") || last.class_name.ends_with(".default");
+  bool is_module = last.path.empty();
+  if (scopes->size() >= 2) {
+    const std::string& outer = (*scopes)[scopes->size() - 2].path;
+    is_module = outer.empty() ? !is_op : IsBelow(last.path, outer);
+  }
+  if (!is_module) scopes->pop_back();
+}
+
+// torch writes whole paths: ['', 'model', 'model.layers.0', 'pow_1'].
 bool ReadTorchLists(std::string_view names, std::string_view classes,
                     std::vector<ModuleScope>* scopes) {
   std::vector<std::string> paths;
@@ -35,17 +51,14 @@ bool ReadTorchLists(std::string_view names, std::string_view classes,
       paths.size() != class_names.size() || paths.empty()) {
     return false;
   }
-  const size_t n = paths.size();
-  const bool closes_with_module =
-      n >= 2 && IsBelow(paths[n - 1], paths[n - 2]) && !paths[n - 2].empty();
-  const size_t modules = closes_with_module || (n == 1 && paths[0].empty()) ? n : n - 1;
-  for (size_t i = 0; i < modules; ++i) {
+  for (size_t i = 0; i < paths.size(); ++i) {
     scopes->push_back({std::move(paths[i]), std::move(class_names[i])});
   }
-  return true;
+  DropFxNode(scopes);
+  return !scopes->empty();
 }
 
-// onnxscript writes the module's own names, ['', 'model', 'layers.0', 'input_layernorm'], and no
+// onnxscript writes each module's own name, ['', 'model', 'layers.0', 'input_layernorm'], and no
 // op.
 bool ReadOnnxscriptLists(std::string_view names, std::string_view classes,
                          std::vector<ModuleScope>* scopes) {
@@ -75,10 +88,7 @@ bool ReadNamespace(std::string_view text, std::vector<ModuleScope>* scopes) {
     if (slash == std::string_view::npos) break;
     text.remove_prefix(slash + 1);
   }
-  const size_t n = scopes->size();
-  const bool closes_with_module = n >= 2 && !(*scopes)[n - 2].path.empty() &&
-                                  IsBelow((*scopes)[n - 1].path, (*scopes)[n - 2].path);
-  if (!closes_with_module) scopes->pop_back();
+  DropFxNode(scopes);
   return !scopes->empty();
 }
 

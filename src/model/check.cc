@@ -642,9 +642,8 @@ std::optional<std::string> ChangedType(const onnx::ModelProto& original,
 }
 
 Error Fault(std::string message) {
-  return Error{
-      ErrorCode::kInternal, "the rewritten model is invalid: " + std::move(message), "",
-      "Please report this, with the model if you can; --skip leaves single modules alone."};
+  return Error{ErrorCode::kInternal, "the rewritten model is invalid: " + std::move(message), "",
+               "please report this, with the model if you can; --skip leaves single modules alone"};
 }
 
 Status CompareValues(std::string_view kind,

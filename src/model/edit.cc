@@ -57,7 +57,7 @@ void SetAttribute(const Attribute& attribute, onnx::AttributeProto& proto) {
 onnx::NodeProto MakeNode(const NewNode& node, const std::string& overload) {
   onnx::NodeProto proto;
   proto.set_op_type(node.op_type);
-  proto.set_domain(std::string(kOpDomain));
+  if (!node.domain.empty()) proto.set_domain(node.domain);
   proto.set_name(node.name);
   if (!overload.empty()) proto.set_overload(overload);
   for (const std::string& input : node.inputs) proto.add_input(input);
@@ -138,7 +138,7 @@ void EditGraph(const ModelEdit& edit, const GraphEdit& change,
   for (const EditedNode& entry : change.nodes) {
     if (entry.is_new) {
       const NewNode& node = edit.new_nodes[entry.index];
-      *graph.add_node() = MakeNode(node, overloads[node.function]);
+      *graph.add_node() = MakeNode(node, node.function == kNone ? "" : overloads[node.function]);
     } else {
       kept[entry.index] = true;
       graph.mutable_node()->AddAllocated(old[entry.index]);

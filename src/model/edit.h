@@ -17,16 +17,17 @@ class ModelProto;
 
 namespace liger {
 
-// A call of a fused op.
+// A call of a fused op, or a Cast beside it.
 struct NewNode {
   std::string op_type;
+  std::string domain;
   std::string name;
   std::vector<std::string> inputs;  // "" where left out
   std::vector<std::string> outputs;
   std::vector<ValueType> output_types;
   std::vector<Attribute> attributes;
   std::vector<std::pair<std::string, std::string>> metadata;
-  int function = 0;  // index into ModelEdit::functions
+  int function = kNone;  // index into ModelEdit::functions, of a fused op
 };
 
 // An entry of a graph's new node list: a node of the file, or a new one.

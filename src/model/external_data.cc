@@ -154,18 +154,18 @@ Result<ExternalTensor> ReadEntry(const onnx::TensorProto& proto, const std::stri
       if (!count) {
         return Invalid(Subject(tensor) + ": the " + entry.key() + " of its external data is '" +
                            entry.value() + "', not a number of bytes",
-                       "Export or save the model again.");
+                       "export or save the model again");
       }
       (entry.key() == "offset" ? tensor.offset : tensor.length.emplace()) = *count;
     }
   }
   if (!has_location || tensor.location.empty()) {
     return Invalid(Subject(tensor) + " is stored outside the model, but names no file",
-                   "Export or save the model again.");
+                   "export or save the model again");
   }
   if (proto.data_type() == onnx::TensorProto::STRING) {
     return Invalid(Subject(tensor) + " holds strings, which cannot be external data",
-                   "Save the model with this tensor inline.");
+                   "save the model with this tensor inline");
   }
   return tensor;
 }
@@ -186,11 +186,11 @@ struct Resolved {
 std::variant<Resolved, Refusal> Resolve(const ModelFolder& folder, const std::string& location) {
   const std::string in_place = "has its data in '" + location + "', ";
   const std::string move_hint =
-      "Move the data file into the model's folder and save the model with that location; ONNX "
-      "Runtime from 1.24 on reads nothing outside it.";
+      "move the data file into the model's folder and save the model with that location; ONNX "
+      "Runtime from 1.24 on reads nothing outside it";
   const fs::path relative(location);
   if (location.find('\0') != std::string::npos) {
-    return Refusal{"names a data file with a NUL character", "Export or save the model again."};
+    return Refusal{"names a data file with a NUL character", "export or save the model again"};
   }
   if (relative.is_absolute()) return Refusal{in_place + "an absolute path", move_hint};
   const fs::path normal = relative.lexically_normal();
@@ -216,29 +216,29 @@ std::variant<Resolved, Refusal> Resolve(const ModelFolder& folder, const std::st
     if (fs::is_symlink(path, ignored)) {
       return Refusal{in_place + "a link to " + Quoted(fs::read_symlink(path, ignored)) +
                          ", which cannot be followed: " + error.message(),
-                     "Download or restore the file it leads to."};
+                     "download or restore the file it leads to"};
     }
     if (error == std::errc::no_such_file_or_directory) {
       return Refusal{in_place + "a file that is not in " + Quoted(folder.given),
-                     "Put " + Quoted(normal) +
-                         " beside the model: it is a part of it, and must keep its name."};
+                     "put " + Quoted(normal) +
+                         " beside the model: it is a part of it, and must keep its name"};
     }
     return Refusal{in_place + "which cannot be reached: " + error.message(),
-                   "Check the permissions of the file and of the folders above it."};
+                   "check the permissions of the file and of the folders above it"};
   }
 
   if (!IsInside(real_path, WithoutLinks(folder.given)) && !IsInside(real_path, folder.real)) {
     return Refusal{in_place + "a link to " + Quoted(real_path) + ", outside the model's folder",
-                   "Put the file itself, or a hard link to it, in the place of the link; ONNX "
-                   "Runtime from 1.24 on reads nothing outside the folder."};
+                   "put the file itself, or a hard link to it, in the place of the link; ONNX "
+                   "Runtime from 1.24 on reads nothing outside the folder"};
   }
   struct stat info;
   if (::stat(real_path.c_str(), &info) != 0) {
     return Refusal{in_place + "which cannot be reached: " + ErrnoText(errno),
-                   "Check the permissions of the file and of the folders above it."};
+                   "check the permissions of the file and of the folders above it"};
   }
   if (!S_ISREG(info.st_mode)) {
-    return Refusal{in_place + "which is not a regular file", "Put the data file in its place."};
+    return Refusal{in_place + "which is not a regular file", "put the data file in its place"};
   }
   return Resolved{std::move(real_path), info.st_size};
 }
@@ -258,7 +258,7 @@ Status CheckRange(const ExternalTensor& tensor, int64_t file_size) {
     return Invalid(Subject(tensor) + " needs " + std::to_string(tensor.bytes) +
                        " bytes for its dtype and dims, but the model says that " +
                        std::to_string(*tensor.length) + " of " + place + " belong to it",
-                   "Export or save the model again.");
+                   "export or save the model again");
   }
   const int64_t length = tensor.length ? *tensor.length : std::max<int64_t>(tensor.bytes, 0);
   if (tensor.offset > file_size || length > file_size - tensor.offset) {
@@ -266,8 +266,8 @@ Status CheckRange(const ExternalTensor& tensor, int64_t file_size) {
         Subject(tensor) + " needs bytes " + std::to_string(tensor.offset) + " to " +
             std::to_string(static_cast<uint64_t>(tensor.offset) + static_cast<uint64_t>(length)) +
             " of " + place + ", which has only " + std::to_string(file_size),
-        "The data file is cut off, belongs to another model, or is a Git LFS pointer: "
-        "download or export it again.");
+        "the data file is cut off, belongs to another model, or is a Git LFS pointer: "
+        "download or export it again");
   }
   return {};
 }
@@ -336,14 +336,14 @@ std::string MakingHint(int error) {
   switch (error) {
     case ENOSPC:
     case EDQUOT:
-      return "Free some space, choose another folder with -o, or use --external-data hardlink on "
-             "the same file system.";
+      return "free some space, choose another folder with -o, or use --external-data hardlink on "
+             "the same file system";
     case EACCES:
     case EPERM:
     case EROFS:
-      return "Choose a folder you may write to with -o.";
+      return "choose a folder you may write to with -o";
     default:
-      return "Choose another folder with -o.";
+      return "choose another folder with -o";
   }
 }
 
@@ -356,15 +356,15 @@ Error CannotMake(const ExternalDataStep& step, const std::string& what, std::str
 Error InTheWay(const ExternalDataStep& step, const std::string& what) {
   return WriteError(
       "the model needs its data as " + Quoted(step.target) + ", where " + what,
-      "Remove it if it is not needed, or choose another folder with -o; existing files are not "
-      "replaced.");
+      "remove it if it is not needed, or choose another folder with -o; existing files are not "
+      "replaced");
 }
 
 Status Copy(const ExternalDataStep& step, int64_t& copied) {
   const UniqueFd source = OpenForReading(step.source);
   struct stat before;
   if (!source.is_open() || ::fstat(source.get(), &before) != 0) {
-    return CannotMake(step, ErrnoText(errno), "Check the permissions of the data file.");
+    return CannotMake(step, ErrnoText(errno), "check the permissions of the data file");
   }
   // Weights that others may not read stay so; the writer itself must be able to.
   TemporaryFile temporary(step.target, (before.st_mode & 0666) | 0600);
@@ -378,7 +378,7 @@ Status Copy(const ExternalDataStep& step, int64_t& copied) {
                       after.st_mtim.tv_sec != before.st_mtim.tv_sec ||
                       after.st_mtim.tv_nsec != before.st_mtim.tv_nsec))) {
     return CannotMake(step, "it changed while it was being copied",
-                      "Wait until the file is complete and run again.");
+                      "wait until the file is complete and run again");
   }
   if (error == 0) error = temporary.PlaceNew();
   if (error == EEXIST) return InTheWay(step, "another program has just made a file");
@@ -393,12 +393,12 @@ Status Hardlink(const ExternalDataStep& step) {
       return InTheWay(step, "another program has just made a file");
     case EXDEV:
       return CannotMake(step, "a hard link cannot lead to another file system",
-                        "Use --external-data copy.");
+                        "use --external-data copy");
     case EPERM:
     case EOPNOTSUPP:
     case EMLINK:
       return CannotMake(step, "no hard link can be made to this file (" + ErrnoText(errno) + ")",
-                        "Use --external-data copy.");
+                        "use --external-data copy");
     default:
       return CannotMake(step, ErrnoText(errno), MakingHint(errno));
   }
@@ -408,7 +408,7 @@ Status Compare(const ExternalDataStep& step) {
   const UniqueFd source = OpenForReading(step.source);
   const UniqueFd target = OpenForReading(step.target);
   if (!source.is_open() || !target.is_open()) {
-    return CannotMake(step, ErrnoText(errno), "Check the permissions of both files.");
+    return CannotMake(step, ErrnoText(errno), "check the permissions of both files");
   }
   std::vector<char> a(kCopyBuffer);
   std::vector<char> b(kCopyBuffer);
@@ -416,7 +416,7 @@ Status Compare(const ExternalDataStep& step) {
     const ssize_t got_a = ReadAt(source.get(), a.data(), a.size(), offset);
     const ssize_t got_b = ReadAt(target.get(), b.data(), b.size(), offset);
     if (got_a < 0 || got_b < 0) {
-      return CannotMake(step, ErrnoText(errno), "Check the disk.");
+      return CannotMake(step, ErrnoText(errno), "check the disk");
     }
     if (got_a != got_b || std::memcmp(a.data(), b.data(), static_cast<size_t>(got_a)) != 0) {
       return InTheWay(step, "a file with other contents is");
@@ -437,7 +437,7 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
   if (error || !fs::is_directory(real_folder, error)) {
     return WriteError(
         "cannot write " + Quoted(output) + ": the folder " + Quoted(folder) + " does not exist",
-        "Create the folder first.");
+        "create the folder first");
   }
 
   std::vector<const ExternalFile*> missing;
@@ -453,12 +453,12 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
     if (fs::path(file.location) == output.filename() ||
         fs::equivalent(output, file.real_path, error)) {
       return WriteError("the output " + Quoted(output) + " has the name of the model's data file",
-                        "Choose another name with -o.");
+                        "choose another name with -o");
     }
     struct stat source_info;
     struct stat info;
     if (::stat(step.source.c_str(), &source_info) != 0) {
-      return CannotMake(step, ErrnoText(errno), "Restore the data file.");
+      return CannotMake(step, ErrnoText(errno), "restore the data file");
     }
     const fs::path real_target = WithoutLinks(step.target);
     if (::lstat(step.target.c_str(), &info) == 0) {
@@ -466,10 +466,10 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
         return WriteError(
             Quoted(step.target) + " is a link to " + Quoted(real_target) +
                 ", which ONNX Runtime refuses for a model that is no link itself",
-            "Write to another folder: -o FOLDER/" + output.filename().string() +
+            "write to another folder: -o FOLDER/" + output.filename().string() +
                 (mode == ExternalDataMode::kAuto
-                     ? " with --external-data copy, or hardlink on the same file system."
-                     : "; the link itself is not replaced."));
+                     ? " with --external-data copy, or hardlink on the same file system"
+                     : "; the link itself is not replaced"));
       }
       if (::stat(step.target.c_str(), &info) != 0) {
         return InTheWay(step, "a link that leads nowhere is");
@@ -493,7 +493,7 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
     if (!IsInside(real_target, real_folder)) {
       return WriteError(Quoted(step.target.parent_path()) + " leads out of " + Quoted(folder) +
                             ", where ONNX Runtime reads no data",
-                        "Choose another folder with -o.");
+                        "choose another folder with -o");
     }
 
     if (mode == ExternalDataMode::kAuto) {
@@ -506,7 +506,7 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
     if (mode == ExternalDataMode::kHardlink && ::stat(real_folder.c_str(), &info) == 0 &&
         info.st_dev != source_info.st_dev) {
       return CannotMake(step, "a hard link cannot lead to another file system",
-                        "Use --external-data copy.");
+                        "use --external-data copy");
     }
     // Every folder the location passes through has to be there, also the "sub" of "sub/../w".
     for (const ExternalTensor& tensor : data.tensors) {
@@ -526,7 +526,7 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
     if (missing.size() > 1) names += " and " + std::to_string(missing.size() - 1) + " more";
     return WriteError("a model in " + Quoted(folder) + " would not find its data: " + names + " (" +
                           SizeText(missing_bytes) + ") would have to be there too",
-                      "Add --external-data copy (shares the blocks where the file system can) or "
+                      "add --external-data copy (shares the blocks where the file system can) or "
                       "--external-data hardlink (same file system only), or write beside the data: "
                       "-o " +
                           (data.folder.given / output.filename()).string());
@@ -537,9 +537,9 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
   });
   if (linked) {
     plan.notes.push_back(
-        "Data files are hard links: a change in one place shows in the other, and ONNX's own "
+        "data files are hard links: a change in one place shows in the other, and ONNX's own "
         "checker "
-        "(not ONNX Runtime) refuses data files with more than one name.");
+        "(not ONNX Runtime) refuses data files with more than one name");
   }
   return plan;
 }
@@ -722,7 +722,7 @@ Result<std::vector<std::byte>> ExternalReader::ReadRange(const std::string& loca
     if (offset < 0 || length < 0) {
       return Invalid(Subject(wanted) + ": no bytes at offset " + std::to_string(offset) +
                          " with length " + std::to_string(length),
-                     "Export or save the model again.");
+                     "export or save the model again");
     }
     auto result = Resolve(folder_, location);
     if (const auto* refusal = std::get_if<Refusal>(&result)) return Refuse(wanted, *refusal, 0);
@@ -739,7 +739,7 @@ Result<std::vector<std::byte>> ExternalReader::ReadRange(const std::string& loca
       if (got != length) {
         return Invalid(Subject(wanted) + " cannot be read from " + Quoted(file.real_path) + ": " +
                            (got < 0 ? ErrnoText(errno) : "the file ends early"),
-                       "Check the permissions of the data file and the disk.");
+                       "check the permissions of the data file and the disk");
       }
     }
     reads_.push_back({wanted.name, location, length});

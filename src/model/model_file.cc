@@ -40,7 +40,7 @@ Error WriteError(const fs::path& path, std::string_view what, std::string hint) 
                std::move(hint)};
 }
 
-std::string ExportHint() { return "Name an ONNX model (.onnx) in protobuf form."; }
+std::string ExportHint() { return "name an ONNX model (.onnx) in protobuf form"; }
 
 // What a file is that is no ONNX protobuf, from its first bytes.
 struct FileKind {
@@ -73,34 +73,34 @@ std::optional<FileKind> RecogniseOtherFormat(std::string_view head, std::string_
   using namespace std::string_view_literals;
   if (starts("version https://git-lfs.github.com/spec/")) {
     return FileKind{"is a Git LFS pointer, not the model itself",
-                    "Fetch the file with 'git lfs pull', or download it again."};
+                    "fetch the file with 'git lfs pull', or download it again"};
   }
   if (starts("PK\x03\x04")) {
     return FileKind{"is a zip archive (PyTorch checkpoints are such archives)",
-                    "Unpack it, or export the model to ONNX first."};
+                    "unpack it, or export the model to ONNX first"};
   }
-  if (starts("\x1f\x8b")) return FileKind{"is a gzip archive", "Unpack it first."};
+  if (starts("\x1f\x8b")) return FileKind{"is a gzip archive", "unpack it first"};
   if (starts("\x80\x02"sv) || starts("\x80\x04"sv)) {
-    return FileKind{"is a Python pickle", "Export the model to ONNX first."};
+    return FileKind{"is a Python pickle", "export the model to ONNX first"};
   }
   if (starts("\x89HDF")) {
     return FileKind{"is an HDF5 file (Keras)",
-                    "Convert it to ONNX first, for instance with tf2onnx."};
+                    "convert it to ONNX first, for instance with tf2onnx"};
   }
-  if (starts("GGUF")) return FileKind{"is a GGUF file", "Export the model to ONNX first."};
+  if (starts("GGUF")) return FileKind{"is a GGUF file", "export the model to ONNX first"};
   if (starts("ORTM", 4)) {
     return FileKind{"is in ONNX Runtime's own format (.ort)",
-                    "Name the .onnx file from which it was made."};
+                    "name the .onnx file from which it was made"};
   }
   if (starts("{", 8) && head.size() > 8 && !IsText(head.substr(0, 8))) {
     return FileKind{"is a safetensors file, which holds weights without a graph",
-                    "Export the model to ONNX first."};
+                    "export the model to ONNX first"};
   }
   // A SavedModel starts with schema version 1, then a meta graph; as an ONNX model that would be
   // ir_version 1 and a producer name.
   if (file_name == "saved_model.pb" || starts("\x08\x01\x12"sv)) {
     return FileKind{"is a TensorFlow SavedModel",
-                    "Convert it to ONNX first: python -m tf2onnx.convert --saved-model FOLDER "
+                    "convert it to ONNX first: python -m tf2onnx.convert --saved-model FOLDER "
                     "--output model.onnx"};
   }
   if (head.empty() || !IsText(head)) return std::nullopt;
@@ -108,15 +108,15 @@ std::optional<FileKind> RecogniseOtherFormat(std::string_view head, std::string_
   const size_t first = head.find_first_not_of(" \t\r\n");
   const std::string_view text = first == std::string_view::npos ? "" : head.substr(first);
   if (text.starts_with("<!") || text.starts_with("<html") || text.starts_with("<HTML")) {
-    return FileKind{"is an HTML page, as a failed download leaves it", "Download the model again."};
+    return FileKind{"is an HTML page, as a failed download leaves it", "download the model again"};
   }
   if (text.starts_with("{") || text.starts_with("[")) {
     return FileKind{"is JSON text, not a protobuf", ExportHint()};
   }
   if (text.starts_with("<") || text.starts_with("ir_version")) {
     return FileKind{"is ONNX text, not a protobuf",
-                    "Save it in protobuf form: onnx.save(onnx.parser.parse_model(text), path) for "
-                    "ONNX's text syntax, onnx.load(path, format='textproto') for protobuf text."};
+                    "save it in protobuf form: onnx.save(onnx.parser.parse_model(text), path) for "
+                    "ONNX's text syntax, onnx.load(path, format='textproto') for protobuf text"};
   }
   return FileKind{"is a text file, not an ONNX model", ExportHint()};
 }
@@ -192,18 +192,18 @@ Status CheckHasModel(const onnx::ModelProto& model, const std::string& subject,
                      std::string_view head, std::string_view file_name) {
   if (!model.has_graph()) {
     return NotAModel(subject, head, file_name, "is a protobuf message, but holds no ONNX graph",
-                     "Test data (input_0.pb), frozen TensorFlow graphs and files that were cut off "
-                     "look like this. " +
+                     "test data (input_0.pb), frozen TensorFlow graphs and files that were cut off "
+                     "look like this; " +
                          ExportHint());
   }
   if (model.ir_version() <= 0) {
     return NotAModel(subject, head, file_name, "holds a graph but no ir_version",
-                     "Write the model again with the exporter's or onnx's own save function.");
+                     "write the model again with the exporter's or onnx's own save function");
   }
   if (model.opset_import().empty()) {
     return Invalid(subject + " imports no operator set",
-                   "The file was cut off or written by hand: every model names the versions of its "
-                   "operator sets in opset_import.");
+                   "the file was cut off or written by hand: every model names the versions of its "
+                   "operator sets in opset_import");
   }
   return {};
 }
@@ -221,16 +221,15 @@ Error IsFolder(const fs::path& path) {
     if (it->path().filename() == "saved_model.pb") saved_model = true;
   }
   std::sort(models.begin(), models.end());
-  std::string hint = "Name the .onnx file in it";
+  std::string hint = "name the .onnx file in it";
   if (models.empty()) {
-    hint = saved_model ? RecogniseOtherFormat("", "saved_model.pb")->hint : "Name an .onnx file.";
+    hint = saved_model ? RecogniseOtherFormat("", "saved_model.pb")->hint : "name an .onnx file";
   } else {
     constexpr size_t kShown = 5;
     for (size_t i = 0; i < std::min(models.size(), kShown); ++i) {
       hint += (i == 0 ? ": " : ", ") + models[i];
     }
     if (models.size() > kShown) hint += ", ...";
-    hint += ".";
   }
   return Invalid(Quoted(path) + " is a folder" +
                      (saved_model && models.empty() ? " (a TensorFlow SavedModel)" : ""),
@@ -244,14 +243,14 @@ Error CannotRead(const fs::path& path, int error) {
     if (fs::is_symlink(path, ignored)) {
       return Invalid(name + " is a link to " + Quoted(fs::read_symlink(path, ignored)) +
                          ", which does not exist",
-                     "Download or restore the file it leads to.");
+                     "download or restore the file it leads to");
     }
-    return Invalid(name + " does not exist", "Check the path.");
+    return Invalid(name + " does not exist", "check the path");
   }
   return Invalid(name + " cannot be read: " + ErrnoText(error),
-                 error == EACCES || error == EPERM ? "Check the permissions of the file and of the "
-                                                     "folders above it."
-                                                   : "Check the path and the disk.");
+                 error == EACCES || error == EPERM ? "check the permissions of the file and of the "
+                                                     "folders above it"
+                                                   : "check the path and the disk");
 }
 
 // Parses everything `stream` gives; `reopen` gives the bytes once more, to explain a failure.
@@ -268,12 +267,12 @@ Status ParseModel(io::ZeroCopyInputStream& stream, const std::string& subject,
           })) {
         return Invalid(
             subject + " nests graphs deeper than ONNX Runtime can read",
-            "Protobuf readers stop at 100 nested messages, about 33 nested bodies of If, "
-            "Loop or Scan.");
+            "protobuf readers stop at 100 nested messages, about 33 nested bodies of If, "
+            "Loop or Scan");
       }
     }
     return NotAModel(subject, head, file_name, "is no ONNX model, or is cut off or damaged",
-                     "Compare its size with the original's and download or export it again.");
+                     "compare its size with the original's and download or export it again");
   }
   return CheckHasModel(model, subject, head, file_name);
 }
@@ -284,10 +283,10 @@ Result<ModelFile> Load(const fs::path& path) {
   if (S_ISDIR(info.st_mode)) return IsFolder(path);
   const std::string subject = Quoted(path);
   if (!S_ISREG(info.st_mode)) {
-    return Invalid(subject + " is not a regular file", "Save the model to a file first.");
+    return Invalid(subject + " is not a regular file", "save the model to a file first");
   }
   if (info.st_size == 0) {
-    return Invalid(subject + " is empty", "Download or export the model again.");
+    return Invalid(subject + " is empty", "download or export the model again");
   }
 
   const UniqueFd fd = OpenForReading(path);
@@ -302,8 +301,8 @@ Result<ModelFile> Load(const fs::path& path) {
     return NotAModel(subject, View(head), file_name,
                      "has " + std::to_string(info.st_size) +
                          " bytes, more than the 2 GiB that a protobuf can hold",
-                     "Save the model with its weights as external data: onnx.save(model, path, "
-                     "save_as_external_data=True).");
+                     "save the model with its weights as external data: onnx.save(model, path, "
+                     "save_as_external_data=True)");
   }
 
   ModelFile file;
@@ -328,14 +327,14 @@ Result<ModelFile> Load(const fs::path& path) {
 
 Result<ModelFile> Parse(std::span<const std::byte> bytes, const fs::path& folder) {
   const std::string subject = "the model in memory";
-  if (bytes.empty()) return Invalid(subject + " is empty", "Pass the bytes of an ONNX model.");
+  if (bytes.empty()) return Invalid(subject + " is empty", "pass the bytes of an ONNX model");
   const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const std::string_view head = all.substr(0, 512);
   if (static_cast<int64_t>(bytes.size()) > kMaxModelBytes) {
     return NotAModel(subject, head, "",
                      "has " + std::to_string(bytes.size()) +
                          " bytes, more than the 2 GiB that a protobuf can hold",
-                     "Keep the weights as external data.");
+                     "keep the weights as external data");
   }
 
   ModelFile file;
@@ -360,40 +359,40 @@ std::string WriteHint(int error) {
   switch (error) {
     case ENOSPC:
     case EDQUOT:
-      return "Free some space, or choose another folder with -o.";
+      return "free some space, or choose another folder with -o";
     case EACCES:
     case EPERM:
     case EROFS:
-      return "Choose a folder you may write to with -o.";
+      return "choose a folder you may write to with -o";
     default:
-      return "Choose another path with -o.";
+      return "choose another path with -o";
   }
 }
 
 Result<SavedFile> Save(const onnx::ModelProto& model, const fs::path& output,
                        const SaveOptions& options) {
   if (output.filename().empty()) {
-    return WriteError(output, "the path names no file", "Name the file to write with -o.");
+    return WriteError(output, "the path names no file", "name the file to write with -o");
   }
   const fs::path folder = output.parent_path().empty() ? fs::path(".") : output.parent_path();
   struct stat info;
   if (::stat(folder.c_str(), &info) != 0) {
     return errno == ENOENT ? WriteError(output, "the folder " + Quoted(folder) + " does not exist",
-                                        "Create the folder first.")
+                                        "create the folder first")
                            : WriteError(output, ErrnoText(errno), WriteHint(errno));
   }
   if (!S_ISDIR(info.st_mode)) {
-    return WriteError(output, Quoted(folder) + " is not a folder", "Choose another path with -o.");
+    return WriteError(output, Quoted(folder) + " is not a folder", "choose another path with -o");
   }
 
   mode_t mode = 0666;
   bool keep_mode = false;
   if (::lstat(output.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) {
-      return WriteError(output, "it is a folder", "Name a file in that folder.");
+      return WriteError(output, "it is a folder", "name a file in that folder");
     }
     if (!S_ISREG(info.st_mode) && !S_ISLNK(info.st_mode)) {
-      return WriteError(output, "it is not a regular file", "Choose another path with -o.");
+      return WriteError(output, "it is not a regular file", "choose another path with -o");
     }
     if (S_ISREG(info.st_mode)) {
       mode = info.st_mode & 0777;
@@ -406,8 +405,8 @@ Result<SavedFile> Save(const onnx::ModelProto& model, const fs::path& output,
     return WriteError(output,
                       "the model has " + std::to_string(size) +
                           " bytes, more than the 2 GiB that a protobuf can hold",
-                      "Save the input with its weights as external data first: onnx.save(model, "
-                      "path, save_as_external_data=True).");
+                      "save the input with its weights as external data first: onnx.save(model, "
+                      "path, save_as_external_data=True)");
   }
 
   TemporaryFile temporary(output, mode);
@@ -454,7 +453,7 @@ auto CatchingExceptions(ErrorCode code, const std::string& what, const Function&
   try {
     return function();
   } catch (const std::bad_alloc&) {
-    return Error{code, what + ": not enough memory", "", "The model is held in memory once."};
+    return Error{code, what + ": not enough memory", "", "the model is held in memory once"};
   } catch (const std::exception& e) {
     return Error{code, what + ": " + e.what(), "", ""};
   }

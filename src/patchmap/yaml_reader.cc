@@ -112,7 +112,7 @@ class TreeBuilder : public YAML::EventHandler {
     } else {
       // The parser places a missing value at whatever comes next; its key says more.
       if (node.kind == YamlNode::Kind::kNull) node.position = parent.key->position;
-      parent.node.entries.emplace_back(*std::move(parent.key), std::move(node));
+      parent.node.entries.push_back({*std::move(parent.key), std::move(node)});
       parent.key.reset();
     }
   }
@@ -180,10 +180,10 @@ YamlMap YamlReader::Map(const YamlNode& node, std::string_view what) {
   map.node_ = &node;
   for (size_t i = 0; i < node.entries.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (node.entries[i].first.scalar == node.entries[j].first.scalar) {
-        Fail(node.entries[i].first.position,
-             "key '" + node.entries[i].first.scalar + "' stands twice in " + std::string(what) +
-                 ", first in line " + std::to_string(node.entries[j].first.position.line));
+      if (node.entries[i].key.scalar == node.entries[j].key.scalar) {
+        Fail(node.entries[i].key.position,
+             "key '" + node.entries[i].key.scalar + "' stands twice in " + std::string(what) +
+                 ", first in line " + std::to_string(node.entries[j].key.position.line));
       }
     }
   }

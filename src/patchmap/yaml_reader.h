@@ -18,7 +18,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -26,15 +25,22 @@
 
 namespace liger {
 
+struct YamlEntry;
+
 // A node of the parsed file; plain data, independent of the YAML library.
 struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMap };
   Kind kind = Kind::kNull;
   std::string scalar;
-  bool quoted = false;                                 // a scalar in quotes or a block scalar
-  std::vector<YamlNode> items;                         // of a sequence
-  std::vector<std::pair<YamlNode, YamlNode>> entries;  // of a map, in the file's order
+  bool quoted = false;             // a scalar in quotes or a block scalar
+  std::vector<YamlNode> items;     // of a sequence
+  std::vector<YamlEntry> entries;  // of a map, in the file's order
   YamlPosition position;
+};
+
+struct YamlEntry {
+  YamlNode key;
+  YamlNode value;
 };
 
 // Parses one document. kUsage with file:line:column if it is not one.

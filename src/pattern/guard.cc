@@ -116,17 +116,20 @@ std::optional<std::string> GuardEvaluator::RotaryTables(const Arg& x, const Arg&
     }
   }
   // Which axis of x carries positions: the one along which the tables may vary. The head axis of
-  // the tables must be 1; a dimension that is neither 1 nor that of x would make the result larger
-  // than x.
-  const auto fits = [&](size_t heads_from_end, size_t positions_from_end) {
+  // the tables must be 1. Of the others a known length must be 1 or that of x; lengths that are not
+  // known broadcast as they do in the graph, and the kernel follows.
+  const auto compatible = [](const Dim& table_dim, const Dim& x_dim) {
+    return table_dim.value == 1 || !table_dim.is_known() || !x_dim.is_known() ||
+           table_dim.value == x_dim.value;
+  };
+  const auto fits = [&](size_t heads, size_t positions) {  // axes counted from the end
     for (const Arg* t : {&cos, &sin}) {
-      if (DimFromEnd(*t->shape, heads_from_end).value != 1) return false;
-      const Dim positions = DimFromEnd(*t->shape, positions_from_end);
-      if (positions.value != 1 && !positions.SameAs(DimFromEnd(*x.shape, positions_from_end))) {
+      if (DimFromEnd(*t->shape, heads).value != 1) return false;
+      if (!compatible(DimFromEnd(*t->shape, positions), DimFromEnd(*x.shape, positions))) {
         return false;
       }
-      const Dim batch = DimFromEnd(*t->shape, 4);
-      if (x.shape->size() == 4 && batch.value != 1 && !batch.SameAs((*x.shape)[0])) return false;
+      if (x.shape->size() == 4 && !compatible(DimFromEnd(*t->shape, 4), (*x.shape)[0]))
+        return false;
     }
     return true;
   };

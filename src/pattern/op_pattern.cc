@@ -136,12 +136,27 @@ class OpFileReader {
       for (const auto& [key, value] : item.entries) {
         if (key.scalar == "name") continue;
         reader_.Find(entry, key.scalar);
+        if (key.scalar == "only" || key.scalar == "wrap") {
+          ReadDTypes(value, key.scalar == "only" ? preset.only : preset.wrap);
+          continue;
+        }
         CheckAttribute(value, key.scalar, value.scalar);
         preset.values[key.scalar] = value.scalar;
       }
       reader_.Finish(entry);
       op_.presets.push_back(std::move(preset));
     }
+  }
+
+  void ReadDTypes(const YamlNode& node, std::map<std::string, DType>& dtypes) {
+    YamlMap map = reader_.Map(node, "a map of dtypes");
+    for (const auto& [name, value] : node.entries) {
+      reader_.Find(map, name.scalar);
+      const auto dtype = ParseDType(value.scalar);
+      if (!dtype) reader_.Fail(value.position, "'" + value.scalar + "' is no dtype");
+      dtypes[name.scalar] = dtype.value_or(DType::kUndefined);
+    }
+    reader_.Finish(map);
   }
 
   void ReadChoices(YamlMap& map) {
@@ -369,6 +384,11 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
     }
     const auto add = [&](const OpText& text, const TypeTuple& tuple, const Preset& preset,
                          const std::map<std::string, std::string>& choice, bool with_optional) {
+      for (const auto& [symbol, dtype] : preset.only) {
+        if (tuple.Find(symbol) != dtype) return;
+      }
+      TermStore& terms = canonicalizer.terms();
+      std::vector<TermId> variables;
       PatternInstance instance;
       instance.op = &op;
       instance.text = &text;
@@ -396,11 +416,29 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
         });
         const bool given = in_text && (!port.optional || with_optional ||
                                        !op.absent.contains(std::string(port.name)));
-        instance.inputs.push_back(given ? canonicalizer.terms().Variable(
-                                              static_cast<int>(i), tuple.Find(port.type_symbol))
-                                        : kNone);
+        const auto wrap = preset.wrap.find(std::string(port.name));
+        const DType dtype = tuple.Find(port.type_symbol);
+        if (!given) {
+          instance.inputs.push_back(kNone);
+          variables.push_back(kNone);
+        } else if (wrap == preset.wrap.end()) {
+          instance.inputs.push_back(terms.Variable(static_cast<int>(i), dtype));
+          variables.push_back(instance.inputs.back());
+        } else {
+          instance.inputs.push_back(terms.Variable(static_cast<int>(i), wrap->second));
+          instance.input_wraps[i] = wrap->second;
+          variables.push_back(terms.Cast(instance.inputs.back(), dtype));
+        }
       }
-      instance.outputs = Evaluate(canonicalizer, op, text, instance.inputs, instance.attributes);
+      instance.outputs = Evaluate(canonicalizer, op, text, variables, instance.attributes);
+      if (const auto wrap = preset.wrap.find(std::string(op.contract->outputs[0].name));
+          wrap != preset.wrap.end()) {
+        // The graph ends where the op's last, widening Cast begins.
+        const Term& root = terms[instance.outputs[0]];
+        if (!root.IsOp(op::kCast) || terms[root.args[0]].dtype != wrap->second) return;
+        instance.output_wrap = wrap->second;
+        instance.outputs[0] = root.args[0];
+      }
       const auto [found, is_new] =
           known.try_emplace({instance.outputs, instance.inputs}, instances.size());
       if (is_new) {

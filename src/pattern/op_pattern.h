@@ -16,6 +16,11 @@
 //   derived: [layout]             # attributes that a guard computes
 //   presets:                      # named sets of attribute values; T, S stand for the bound dtypes
 //     - {name: llama, stash_type: f32, scale_type: T}
+//     - {name: llama_f16, only: {T: f32}, wrap: {scale: f16, y: f16}, stash_type: f32, scale_type:
+//     f16}
+//                                 # only: for these dtypes; wrap: the graph has this input or
+//                                 output in a # narrower dtype, and exact Casts stand beside the
+//                                 fused node
 //   choices: {offset: [captured, 0]}   # tried in this order, with every preset
 //   absent: {scale: 1}            # an optional input that is left out stands for this constant
 //   guards:                       # named predicates (pattern/guard.h) and the inputs they
@@ -71,6 +76,8 @@ struct PairSpec {
 // "T", "S" or a dtype's name: the value of a dtype attribute in a preset.
 struct Preset {
   std::string name;
+  std::map<std::string, DType> only;  // type symbol to dtype
+  std::map<std::string, DType> wrap;  // input, or first output, to its dtype in the graph
   std::map<std::string, std::string> values;
 };
 
@@ -99,6 +106,9 @@ struct PatternInstance {
   std::vector<TypeBinding> types;
   std::vector<TermId> inputs;   // by position in the contract; kNone where left out
   std::vector<TermId> outputs;  // by position in the contract; [0] is the root
+  // Dtypes in the graph of inputs and of the root, where exact Casts stand between graph and op.
+  std::map<size_t, DType> input_wraps;
+  DType output_wrap = DType::kUndefined;
 
   TermId root() const { return outputs[0]; }
   std::string Form() const { return text->name + "/" + preset; }

@@ -43,6 +43,19 @@ int MaxRank(const Term& a, const Term& b) {
   return static_cast<int>(std::max(a.numbers[0], b.numbers[0]));
 }
 
+// Whether every value of `narrow` is a value of `wide`.
+bool HoldsAll(DType wide, DType narrow) {
+  switch (narrow) {
+    case DType::kF16:
+    case DType::kBF16:
+      return wide == DType::kF32 || wide == DType::kF64;
+    case DType::kF32:
+      return wide == DType::kF64;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 TermId TermStore::Intern(Term term) {
@@ -170,6 +183,8 @@ TermId TermStore::Cast(TermId a, DType to) {
   if (x.kind == TermKind::kInts && !IsFloat(to)) return Ints(x.numbers, to);
   if (x.kind == TermKind::kCapture) return Capture(x.text, to);
   if (x.IsOp(op::kNeg) && IsFloat(to)) return Neg(Cast(x.args[0], to));
+  // To a wider type and back changes nothing.
+  if (x.IsOp(op::kCast) && terms_[x.args[0]].dtype == to && HoldsAll(x.dtype, to)) return x.args[0];
   return Op(op::kCast, to, {a});
 }
 

@@ -1,5 +1,9 @@
 #include "pattern/view.h"
 
+#include <algorithm>
+#include <set>
+#include <string_view>
+
 namespace liger {
 namespace {
 
@@ -43,15 +47,26 @@ GraphView::GraphView(const GraphModel& model, int graph, Canonicalizer& canonica
       if (id == kNone) continue;
       TermId term = i < outputs.size() ? outputs[i] : kNone;
       if (term == kNone) term = TermOfSource(graph_.values[id], id);
-      for (ValueId input : node.inputs) {
-        if (input != kNone && terms_of_[input] == term) {
-          alias_of_[id] = input;
-          break;
-        }
-      }
+      alias_of_[id] = FindAlias(node, term);
       define(id, term);
     }
   }
+}
+
+ValueId GraphView::FindAlias(const Node& node, TermId term) const {
+  for (ValueId input : node.inputs) {
+    if (input != kNone && terms_of_[input] == term) return input;
+  }
+  // A conversion that undoes another one gives an earlier value back: its term is no application of
+  // the operator to its input.
+  static const std::set<std::string_view> conversions = {
+      "Cast", "CastLike", "Reshape", "Squeeze", "Expand", "Transpose", "Unsqueeze", "Identity"};
+  if (!node.domain.empty() || !conversions.contains(node.op_type) || node.inputs.empty()) {
+    return kNone;
+  }
+  const std::vector<TermId>& args = terms()[term].args;
+  const bool applied = std::find(args.begin(), args.end(), terms_of_[node.inputs[0]]) != args.end();
+  return applied ? kNone : FirstValue(term);
 }
 
 TermId GraphView::TermOfSource(const Value& value, ValueId id) {

@@ -26,7 +26,7 @@ class GraphView {
   const TermStore& terms() const { return canonicalizer_.terms(); }
 
   TermId term(ValueId value) const { return terms_of_[value]; }
-  // The input that `value` repeats, or kNone.
+  // The earlier value that `value` repeats, or kNone.
   ValueId alias_of(ValueId value) const { return alias_of_[value]; }
   // `value`, or what it is an alias of in the end.
   ValueId Origin(ValueId value) const;
@@ -36,6 +36,7 @@ class GraphView {
   std::string Describe(TermId term) const;
 
  private:
+  ValueId FindAlias(const Node& node, TermId term) const;
   TermId TermOfSource(const Value& value, ValueId id);
 
   const GraphModel& model_;

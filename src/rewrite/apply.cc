@@ -39,7 +39,11 @@ class EditMaker {
     }
     for (const auto& [graph, order] : plan.order) {
       GraphEdit change{graph, {}};
-      for (const OrderedNode& node : order) change.nodes.push_back({node.planned, node.index});
+      for (const OrderedNode& node : order) {
+        if (!node.planned) change.nodes.push_back({false, node.index});
+        if (!node.planned) continue;
+        for (int index : new_nodes_[node.index]) change.nodes.push_back({true, index});
+      }
       edit_.graphs.push_back(std::move(change));
     }
     return std::move(edit_);
@@ -52,6 +56,7 @@ class EditMaker {
     const Graph& graph = model_.graphs[planned.graph];
     NewNode node;
     node.op_type = contract.op_type;
+    node.domain = kOpDomain;
     node.name = planned.name;
     const auto name = [&](ValueId value) { return value == kNone ? "" : graph.values[value].name; };
     for (ValueId input : planned.inputs) node.inputs.push_back(name(input));
@@ -77,8 +82,46 @@ class EditMaker {
                              planned.roots.size() > 1);
     if (!function) return std::move(function).error();
     node.function = *function;
-    edit_.new_nodes.push_back(std::move(node));
+    AddWithCasts(instance, std::move(node));
     return {};
+  }
+
+  // The node, with a Cast in front of each input and behind the output that the graph has in a
+  // narrower dtype than the op. The op's result holds only values of that dtype, so the Casts are
+  // exact.
+  void AddWithCasts(const PatternInstance& instance, NewNode node) {
+    std::vector<int>& added = new_nodes_.emplace_back();
+    const auto add = [&](NewNode one) {
+      added.push_back(static_cast<int>(edit_.new_nodes.size()));
+      edit_.new_nodes.push_back(std::move(one));
+    };
+    for (const auto& [position, dtype] : instance.input_wraps) {
+      const DType wide = TypeOf(*instance.op, position, instance.types);
+      const std::string name =
+          node.name + "/" + std::string(instance.op->contract->inputs[position].name);
+      add(MakeCast(name, node.inputs[position], name, {wide, std::nullopt}));
+      node.inputs[position] = name;
+    }
+    if (instance.output_wrap == DType::kUndefined) return add(std::move(node));
+    const std::string name = node.name + "/" + std::string(instance.op->contract->outputs[0].name);
+    const ValueType narrow = node.output_types[0];
+    NewNode cast = MakeCast(name, name, node.outputs[0], narrow);
+    node.outputs[0] = name;
+    node.output_types[0].dtype = TypeOf(*instance.op, 0, instance.types);
+    add(std::move(node));
+    add(std::move(cast));
+  }
+
+  static NewNode MakeCast(const std::string& node_name, const std::string& input,
+                          const std::string& output, ValueType type) {
+    NewNode cast;
+    cast.op_type = "Cast";
+    cast.name = node_name + "/Cast";
+    cast.inputs = {input};
+    cast.outputs = {output};
+    cast.attributes = {{"to", static_cast<int64_t>(type.dtype)}};
+    cast.output_types = {std::move(type)};
+    return cast;
   }
 
   static std::vector<bool> Given(const PlannedNode& planned) {
@@ -234,6 +277,7 @@ class EditMaker {
   Canonicalizer canonicalizer_;
   int64_t opset_ = 1;
   ModelEdit edit_;
+  std::vector<std::vector<int>> new_nodes_;  // of each planned node, in order
   std::map<VariantKey, int> variants_;
 };
 

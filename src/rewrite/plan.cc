@@ -314,16 +314,19 @@ class GraphPlanner {
     }
   }
 
-  // A live value that only repeats, casts or reshapes a leaf costs nothing to keep.
+  // A live value that only casts or reshapes an input or an output of the fused node costs nothing
+  // to keep.
   bool IsBoundary(const Candidate& candidate, ValueId value) const {
-    const Term* term = &view_.terms()[view_.term(value)];
+    const auto among = [](const std::vector<TermId>& terms, TermId id) {
+      return std::find(terms.begin(), terms.end(), id) != terms.end();
+    };
     TermId id = view_.term(value);
+    const Term* term = &view_.terms()[id];
     while (term->IsOp(op::kCast) || (term->kind == TermKind::kOp && term->text == "::Reshape")) {
       id = term->args[0];
       term = &view_.terms()[id];
     }
-    return std::find(candidate.binding.inputs.begin(), candidate.binding.inputs.end(), id) !=
-           candidate.binding.inputs.end();
+    return among(candidate.binding.inputs, id) || among(candidate.binding.outputs, id);
   }
 
   void RefuseUse(const Candidate& candidate, ValueId inner) {
