@@ -57,6 +57,18 @@ TEST(ModulePathOf, ReadsListsCutToWhatNodesShare) {
   EXPECT_EQ(ModuleScopesOf(node).scopes.size(), 1u);
 }
 
+TEST(ModulePathOf, TellsModulesFromOpsBelowANamelessModule) {
+  Node node;
+  node.metadata = {{"pkg.torch.onnx.class_hierarchy", "['pkg.Model', 'pkg.Norm']"},
+                   {"pkg.torch.onnx.name_scopes", "['', 'norm']"}};
+  EXPECT_EQ(ModulePathOf(node), "norm");
+  node.metadata = {{"pkg.torch.onnx.class_hierarchy", "['pkg.Model', 'my_ops.rotate.default']"},
+                   {"pkg.torch.onnx.name_scopes", "['', 'rotate_1']"}};
+  EXPECT_EQ(ModulePathOf(node), "");
+  node.metadata = {{"namespace", ": pkg.Model/norm: pkg.Norm"}};
+  EXPECT_EQ(ModulePathOf(node), "norm");
+}
+
 TEST(ModulePathOf, ReadsNodesOfTheOutermostModule) {
   EXPECT_EQ(ModulePathOf(TorchNode({""}, {"pkg.Wrap"})), "");
   EXPECT_EQ(ModuleScopesOf(TorchNode({""}, {"pkg.Wrap"})).scopes.size(), 1u);
