@@ -11,15 +11,9 @@
 namespace liger {
 namespace {
 
-// What the user said of one module.
-struct Wish {
-  bool on = false;
-  bool listed = false;  // part of a list "these and no others"
-};
-
 struct Request {
-  bool is_list = false;
-  std::map<std::string, Wish, std::less<>> wishes;
+  bool is_list = false;                             // "these and no others"
+  std::map<std::string, bool, std::less<>> wishes;  // module to on or off
 };
 
 Error UsageError(std::string message, std::string hint = "") {
@@ -84,16 +78,16 @@ Result<Request> ParseRequest(std::string_view modules, const FamilyMap& family) 
                         "rms_norm,rope (these and no others)");
     }
     with_values = has_value;
-    Wish wish{.on = true, .listed = !has_value};
+    bool on = true;
     if (has_value) {
       const std::string_view value = Trim(part.substr(equals + 1));
       if (value != "on" && value != "off") {
         return UsageError("module " + std::string(name) +
                           " in --modules has to be on or off, not '" + std::string(value) + "'");
       }
-      wish.on = value == "on";
+      on = value == "on";
     }
-    if (!request.wishes.emplace(name, wish).second) {
+    if (!request.wishes.emplace(name, on).second) {
       return UsageError("module '" + std::string(name) + "' stands twice in --modules");
     }
   }
@@ -149,8 +143,8 @@ Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view
   for (const std::string& name : KnownModules(family)) {
     if (family.Accepts(name)) accepted.push_back(name);
   }
-  for (const auto& [name, wish] : request->wishes) {
-    if (wish.on && !family.Accepts(name)) {
+  for (const auto& [name, on] : request->wishes) {
+    if (on && !family.Accepts(name)) {
       return Error{ErrorCode::kFamily, Named(family) + " does not accept module '" + name + "'", "",
                    "it accepts " + JoinNames(accepted)};
     }
@@ -166,9 +160,9 @@ Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view
     module.is_loss = kind != nullptr && kind->is_loss;
 
     const auto wish = request->wishes.find(name);
-    const bool asked = wish != request->wishes.end() && wish->second.on;
+    const bool asked = wish != request->wishes.end() && wish->second;
     if (wish != request->wishes.end()) {
-      module.enabled = wish->second.on;
+      module.enabled = wish->second;
       module.reason = module.enabled ? "on by --modules" : "off by --modules";
     } else if (request->is_list) {
       module.reason = "not among --modules";
