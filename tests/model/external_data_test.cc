@@ -206,14 +206,14 @@ TEST(FindExternalData, NamesTensorFileAndRemedyOfWhatItRefuses) {
   } kCases[] = {
       {"missing.bin", "a file that is not in", "beside the model"},
       {"sub/missing.bin", "a file that is not in", "'sub/missing.bin'"},
-      {"../outside.bin", "leads out of the model's folder", "Move the data file"},
-      {"sub/../../outside.bin", "leads out of the model's folder", "Move the data file"},
-      {(folder / "outside.bin").string(), "an absolute path", "Move the data file"},
-      {"/dev/zero", "an absolute path", "Move the data file"},
+      {"../outside.bin", "leads out of the model's folder", "move the data file"},
+      {"sub/../../outside.bin", "leads out of the model's folder", "move the data file"},
+      {(folder / "outside.bin").string(), "an absolute path", "move the data file"},
+      {"/dev/zero", "an absolute path", "move the data file"},
       {"escaping.bin", "outside the model's folder", "hard link"},
       {"up/outside.bin", "outside the model's folder", "hard link"},
-      {"dangling.bin", "a link to 'nowhere.bin'", "Download or restore"},
-      {"loop.bin", "cannot be followed", "Download or restore"},
+      {"dangling.bin", "a link to 'nowhere.bin'", "download or restore"},
+      {"loop.bin", "cannot be followed", "download or restore"},
       {"folder.bin", "not a regular file", "data file"},
       {".", "not a regular file", "data file"},
       {"short.bin", "bytes 16 to 32 of 'short.bin', which has only 31", "cut off"},
@@ -547,7 +547,7 @@ TEST_F(Placement, HardlinksOnlyOnOneFileSystem) {
   const std::string copied = ReadFile(out / "w.bin");
   fs::remove_all(out);
   EXPECT_ERROR(refused, ErrorCode::kWrite, HasSubstr("another file system"));
-  EXPECT_EQ(refused.error().hint, "Use --external-data copy.");
+  EXPECT_EQ(refused.error().hint, "use --external-data copy");
   ASSERT_OK(files);
   EXPECT_EQ(copied, Payload(100));
 }

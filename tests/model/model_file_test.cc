@@ -106,13 +106,13 @@ TEST(LoadModelFile, SaysWhatAFileIsThatIsNoModel) {
       {"notes.onnx", "just some words\n", "is a text file", "protobuf form"},
       {"chinese.onnx", "\xe6\xa8\xa1\xe5\x9e\x8b", "is a text file", "protobuf form"},
       {"model.zip", "PK\x03\x04 and more", "is a zip archive", "ONNX"},
-      {"model.gz", "\x1f\x8b\x08 and more", "is a gzip archive", "Unpack"},
-      {"model.pt", "\x80\x02}q\x00."sv, "is a Python pickle", "Export"},
-      {"model.gguf", "GGUF\x03\x00\x00\x00"sv, "is a GGUF file", "Export"},
+      {"model.gz", "\x1f\x8b\x08 and more", "is a gzip archive", "unpack"},
+      {"model.pt", "\x80\x02}q\x00."sv, "is a Python pickle", "export"},
+      {"model.gguf", "GGUF\x03\x00\x00\x00"sv, "is a GGUF file", "export"},
       {"model.h5", "\x89HDF\r\n\x1a\n", "is an HDF5 file", "tf2onnx"},
       {"model.ort", "\x20\x00\x00\x00ORTM\x00\x00"sv, "ONNX Runtime's own format", ".onnx"},
       {"model.safetensors", "\x40\x00\x00\x00\x00\x00\x00\x00{\"w\": {}}"sv,
-       "is a safetensors file", "Export"},
+       "is a safetensors file", "export"},
       {"saved_model.pb", "\x08\x01\x12\x04\x0a\x02\x0a\x00"sv, "is a TensorFlow SavedModel",
        "tf2onnx"},
       {"renamed.onnx", "\x08\x01\x12\x04\x0a\x02\x0a\x00"sv, "is a TensorFlow SavedModel",
@@ -177,7 +177,7 @@ TEST(LoadModelFile, NamesTheModelsInAFolder) {
   WriteFile(folder / "c.txt", "");
   const auto two = LoadModelFile(folder.path());
   EXPECT_ERROR(two, ErrorCode::kInvalidModel, HasSubstr("is a folder"));
-  EXPECT_THAT(two.error().hint, HasSubstr("a.onnx, b.onnx."));
+  EXPECT_THAT(two.error().hint, HasSubstr("a.onnx, b.onnx"));
 
   WriteFile(folder / "saved/saved_model.pb", "");
   const auto saved = LoadModelFile(folder / "saved");
@@ -384,7 +384,7 @@ TEST(SaveModelFile, SaysWhyAFileCannotBeWritten) {
   const onnx::ModelProto model = ModelFromText(kModel);
   const auto missing = SaveModelFile(model, folder / "missing/a.onnx");
   EXPECT_ERROR(missing, ErrorCode::kWrite, HasSubstr("does not exist"));
-  EXPECT_THAT(missing.error().hint, HasSubstr("Create the folder"));
+  EXPECT_THAT(missing.error().hint, HasSubstr("create the folder"));
 
   fs::create_directory(folder / "sub");
   EXPECT_ERROR(SaveModelFile(model, folder / "sub"), ErrorCode::kWrite, HasSubstr("is a folder"));
