@@ -44,22 +44,25 @@ class Counter {
     const Tally by_class = Sum(module, &Counter::ByClass);
     const Tally by_node_name = Sum(module, &Counter::ByNodeName);
     const Tally by_weight = Sum(module, &Counter::ByWeight);
-    Tally by_config = Sum(module, &Counter::ByConfig);
+    const Tally by_config = Sum(module, &Counter::ByConfig);
     const std::pair<const char*, const Tally*> sources[] = {{"class_metadata", &by_class},
                                                             {"node_names", &by_node_name},
                                                             {"weight_names", &by_weight},
                                                             {"config", &by_config}};
+    const Tally* chosen = nullptr;
     for (const auto& [source, tally] : sources) {
-      if (tally->count == 0) continue;
-      if (!expected.count) {
-        expected.count = tally->count;
-        expected.source = source;
-        expected.instances = tally->instances;
-        expected.per_instance = module.entries.front().per_instance;
-      } else if (tally->count != *expected.count) {
-        expected.disagreements.push_back(std::string(source) + " says " +
-                                         std::to_string(tally->count));
-      }
+      if (tally->count == 0 || (chosen != nullptr && !KnowsMore(*tally, *chosen))) continue;
+      chosen = tally;
+      expected.source = source;
+    }
+    if (chosen == nullptr) return expected;
+    expected.count = chosen->count;
+    expected.instances = chosen->instances;
+    expected.per_instance = module.entries.front().per_instance;
+    for (const auto& [source, tally] : sources) {
+      if (tally->count == 0 || tally->count == chosen->count) continue;
+      expected.disagreements.push_back(std::string(source) + " says " +
+                                       std::to_string(tally->count));
     }
     return expected;
   }
@@ -70,6 +73,16 @@ class Counter {
     std::vector<std::string> instances;
   };
   using Method = Tally (Counter::*)(const ModuleEntry&) const;
+
+  // Nodes that a rewrite made may have lost their metadata, and then the better source sees too few
+  // instances. One that sees all of these and others is the better one.
+  static bool KnowsMore(const Tally& tally, const Tally& than) {
+    if (tally.count <= than.count || tally.instances.empty()) return false;
+    const std::unordered_set<std::string_view> known(tally.instances.begin(),
+                                                     tally.instances.end());
+    return std::all_of(than.instances.begin(), than.instances.end(),
+                       [&](const std::string& path) { return known.contains(path); });
+  }
 
   Tally Sum(const ModuleMap& module, Method method) const {
     Tally total;
@@ -112,11 +125,16 @@ class Counter {
   }
 
   void CollectParameters() {
-    std::unordered_set<std::string_view> seen;
+    // A body uses an outer value by its name: the body holds a value of its own for it.
+    std::unordered_set<std::string_view> used;
     for (const Graph& graph : model_.graphs) {
       for (const Value& value : graph.values) {
-        if (value.is_initializer && seen.insert(value.name).second)
-          parameters_.push_back(value.name);
+        if (!value.users.empty()) used.insert(value.name);
+      }
+    }
+    for (const Graph& graph : model_.graphs) {
+      for (const Value& value : graph.values) {
+        if (value.is_initializer && used.erase(value.name) > 0) parameters_.push_back(value.name);
       }
     }
   }
@@ -182,10 +200,24 @@ class Counter {
     return PerGraph(entry, paths);
   }
 
+  // The module that owns a parameter: the innermost scope of the entry around it, as
+  // "model.layers.0.mlp" for "model.layers.0.mlp.gate_proj.weight", else all before the last dot.
+  static std::string ModuleOf(const ModuleEntry& entry, std::string_view parameter) {
+    const std::string_view owner = parameter.substr(0, parameter.find_last_of('.'));
+    for (std::string_view path = owner;; path = path.substr(0, path.find_last_of('.'))) {
+      for (const std::string& scope : entry.scopes) {
+        if (MatchPattern(scope, path)) return std::string(path);
+      }
+      if (path.find('.') == std::string_view::npos) return std::string(owner);
+    }
+  }
+
   Tally ByWeight(const ModuleEntry& entry) const {
     Tally tally;
+    std::set<std::string> seen;
     for (const std::string& name : MatchPatterns(entry.weights, parameters_)) {
-      tally.instances.push_back(name.substr(0, name.find_last_of('.')));
+      std::string path = ModuleOf(entry, name);
+      if (seen.insert(path).second) tally.instances.push_back(std::move(path));
     }
     tally.count = entry.per_instance * static_cast<int64_t>(tally.instances.size());
     return tally;

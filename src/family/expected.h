@@ -5,10 +5,11 @@
 //   expected.Find("rms_norm")->source       // "class_metadata"
 //   expected.Find("rms_norm")->instances    // {"model.layers.0.input_layernorm", ...}
 //
-// Sources, the first that knows anything wins:
+// Sources; the first that knows anything wins, unless a later one knows the same instances and more
+// (nodes that a rewrite made may have lost their metadata):
 //   class_metadata  distinct paths of the family's classes in node metadata
 //   node_names      distinct scopes in node names
-//   weight_names    distinct parameter names
+//   weight_names    distinct names of parameters in use
 //   config          layers in config.json; a guess about this file, never a reason to fail
 // A body of If or Loop that repeats a module counts it again; a body inside a module does not.
 // Rotations have neither class nor weight: `per_instance` (two: q and k) per path that calls them,

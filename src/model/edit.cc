@@ -72,61 +72,34 @@ onnx::NodeProto MakeNode(const NewNode& node, const std::string& overload) {
   return proto;
 }
 
-// Adds the functions that the model lacks and finds the overload of each.
-class FunctionAdder {
- public:
-  FunctionAdder(const ModelEdit& edit, onnx::ModelProto& model)
-      : edit_(edit),
-        model_(model),
-        overloads_(edit.functions.size()),
-        done_(edit.functions.size()) {}
-
-  // The overload of each function, in the order of the edit.
-  Result<std::vector<std::string>> Run() {
-    for (size_t i = 0; i < edit_.functions.size(); ++i) {
-      if (Status status = Add(i); !status) return std::move(status).error();
-    }
-    return overloads_;
-  }
-
- private:
-  // Callees come first: a body names their overloads.
-  Status Add(size_t index) {
-    if (done_[index]) return {};
-    done_[index] = true;
-    for (const auto& [op_type, callee] : edit_.functions[index].callees) {
-      if (Status status = Add(callee); !status) return status;
-    }
-    auto made = MakeFunction(edit_.functions[index], overloads_);
+// Adds the functions that the model lacks; the overload of each, in the order of the edit.
+Result<std::vector<std::string>> AddFunctions(const ModelEdit& edit, onnx::ModelProto& model) {
+  std::vector<std::string> overloads;
+  for (const FunctionSpec& spec : edit.functions) {
+    auto made = MakeFunction(spec);
     if (!made) return std::move(made).error();
     onnx::FunctionProto function = *std::move(made);
     Names taken;
-    for (const auto& existing : model_.functions()) {
+    std::optional<std::string> equal;
+    for (const auto& existing : model.functions()) {
       if (existing.domain() != function.domain() || existing.name() != function.name()) continue;
       taken.insert(existing.overload());
       function.clear_overload();
       if (!existing.overload().empty()) function.set_overload(existing.overload());
-      if (existing.SerializeAsString() == function.SerializeAsString()) {
-        overloads_[index] = existing.overload();
-        return {};
-      }
+      if (existing.SerializeAsString() == function.SerializeAsString()) equal = existing.overload();
     }
-    std::string overload;
-    for (int n = 1; taken.contains(overload); ++n) {
-      overload = edit_.functions[index].tag + (n > 1 ? "_" + std::to_string(n) : "");
+    std::string overload = equal.value_or("");
+    for (int n = 1; !equal && taken.contains(overload); ++n) {
+      overload = spec.tag + (n > 1 ? "_" + std::to_string(n) : "");
     }
-    overloads_[index] = overload;
+    overloads.push_back(overload);
+    if (equal) continue;
     function.clear_overload();
     if (!overload.empty()) function.set_overload(overload);
-    *model_.add_functions() = std::move(function);
-    return {};
+    *model.add_functions() = std::move(function);
   }
-
-  const ModelEdit& edit_;
-  onnx::ModelProto& model_;
-  std::vector<std::string> overloads_;
-  std::vector<bool> done_;
-};
+  return overloads;
+}
 
 void EditGraph(const ModelEdit& edit, const GraphEdit& change,
                const std::vector<std::string>& overloads, onnx::GraphProto& graph,
@@ -202,7 +175,7 @@ void RemoveUnusedInitializers(onnx::GraphProto& graph, const Names& no_longer_re
 }  // namespace
 
 Status ApplyEdit(const ModelEdit& edit, onnx::ModelProto& model) {
-  auto overloads = FunctionAdder(edit, model).Run();
+  auto overloads = AddFunctions(edit, model);
   if (!overloads) return std::move(overloads).error();
 
   std::vector<onnx::GraphProto*> graphs;

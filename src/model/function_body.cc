@@ -3,6 +3,8 @@
 #include <onnx/defs/parser.h>
 #include <onnx/onnx_pb.h>
 
+#include <cmath>
+#include <cstring>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,8 +16,7 @@ namespace {
 
 class BodyMaker {
  public:
-  BodyMaker(const FunctionSpec& spec, const std::vector<std::string>& overloads)
-      : spec_(spec), overloads_(overloads) {}
+  explicit BodyMaker(const FunctionSpec& spec) : spec_(spec) {}
 
   Result<onnx::FunctionProto> Make() {
     if (Status status = Instantiate(); !status) return std::move(status).error();
@@ -27,34 +28,74 @@ class BodyMaker {
   }
 
  private:
+  static Status Parse(const std::string& text, onnx::FunctionProto& function) {
+    onnx::OnnxParser parser(text.c_str());
+    const auto status = parser.Parse(function);
+    if (status.IsOK()) return {};
+    return Error{ErrorCode::kInternal,
+                 "a function text cannot be parsed: " + status.ErrorMessage()};
+  }
+
+  // Renames what the node reads and writes; outputs that are not in `names` get `prefix`.
+  static void Rename(onnx::NodeProto& node, const std::string& prefix,
+                     std::map<std::string, std::string>& names) {
+    for (auto& input : *node.mutable_input()) {
+      if (const auto found = names.find(input); found != names.end()) input = found->second;
+    }
+    for (auto& output : *node.mutable_output()) {
+      output = names.try_emplace(output, prefix + output).first->second;
+    }
+  }
+
   // The nodes of the text, twice if there is a second application.
   Status Instantiate() {
     onnx::FunctionProto text;
-    onnx::OnnxParser parser(spec_.text.c_str());
-    if (const auto status = parser.Parse(text); !status.IsOK()) {
-      return Error{ErrorCode::kInternal,
-                   "a function text cannot be parsed: " + status.ErrorMessage()};
-    }
-    for (const onnx::NodeProto& node : text.node()) *function_.add_node() = node;
+    if (Status status = Parse(spec_.text, text); !status) return status;
+    if (Status status = AddNodes(text); !status) return status;
     if (spec_.second) {
-      std::map<std::string, std::string> renamed = {
+      std::map<std::string, std::string> names = {
           {spec_.second->input, spec_.second->second_input},
           {spec_.second->output, spec_.second->second_output}};
-      for (onnx::NodeProto node : text.node()) {
-        for (auto& output : *node.mutable_output()) {
-          renamed.try_emplace(output, "second_" + output);
-          output = renamed.at(output);
-        }
-        for (auto& input : *node.mutable_input()) {
-          if (const auto found = renamed.find(input); found != renamed.end()) input = found->second;
-        }
-        *function_.add_node() = std::move(node);
-      }
+      for (auto& node : *text.mutable_node()) Rename(node, "second_", names);
+      if (Status status = AddNodes(text); !status) return status;
     }
     types_.insert(spec_.types.begin(), spec_.types.end());
     for (const auto& [name, value] : spec_.absent) {
       types_[name] = spec_.types.begin()->second;
       constants_[name] = value;
+    }
+    return {};
+  }
+
+  Status AddNodes(const onnx::FunctionProto& text) {
+    for (const onnx::NodeProto& node : text.node()) {
+      if (node.domain() != kOpDomain) {
+        *function_.add_node() = node;
+      } else if (Status status = AddCallee(node); !status) {
+        return status;
+      }
+    }
+    return {};
+  }
+
+  // The nodes of a called fused op, with the call's operands and attributes.
+  Status AddCallee(const onnx::NodeProto& call) {
+    onnx::FunctionProto callee;
+    if (Status status = Parse(spec_.callees.at(call.op_type()), callee); !status) return status;
+    std::map<std::string, std::string> names;
+    for (int i = 0; i < callee.input_size(); ++i) names[callee.input(i)] = call.input(i);
+    for (int i = 0; i < callee.output_size(); ++i) names[callee.output(i)] = call.output(i);
+    for (onnx::NodeProto node : callee.node()) {
+      Rename(node, call.output(0) + "_", names);
+      for (auto& attribute : *node.mutable_attribute()) {
+        if (attribute.ref_attr_name().empty()) continue;
+        const onnx::AttributeProto* actual = Find(call, attribute.ref_attr_name());
+        LIGER_CHECK(actual != nullptr);
+        const std::string name = attribute.name();
+        attribute = *actual;
+        attribute.set_name(name);
+      }
+      *function_.add_node() = std::move(node);
     }
     return {};
   }
@@ -91,10 +132,6 @@ class BodyMaker {
         attribute.set_type(onnx::AttributeProto::STRING);
         attribute.set_s(*s);
       }
-    }
-    if (node.domain() == kOpDomain) {
-      const auto callee = spec_.callees.find(node.op_type());
-      if (callee != spec_.callees.end()) node.set_overload(overloads_[callee->second]);
     }
   }
 
@@ -268,7 +305,6 @@ class BodyMaker {
   }
 
   const FunctionSpec& spec_;
-  const std::vector<std::string>& overloads_;
   onnx::FunctionProto function_;
   std::unordered_map<std::string, DType> types_;
   std::unordered_map<std::string, double> constants_;
@@ -277,9 +313,8 @@ class BodyMaker {
 
 }  // namespace
 
-Result<onnx::FunctionProto> MakeFunction(const FunctionSpec& spec,
-                                         const std::vector<std::string>& overloads) {
-  return BodyMaker(spec, overloads).Make();
+Result<onnx::FunctionProto> MakeFunction(const FunctionSpec& spec) {
+  return BodyMaker(spec).Make();
 }
 
 }  // namespace liger

@@ -37,11 +37,12 @@ struct FunctionSpec {
   std::map<std::string, double> absent;           // inputs of the text that are constants here
   std::map<std::string, int64_t> opsets;          // of the model, domain to version
   std::optional<SecondApplication> second;
-  std::map<std::string, int> callees;  // op type of a called fused op to its index in the edit
+  std::map<std::string, std::string>
+      callees;  // op type of a fused op that the text calls to its text
 };
 
-// `overloads` gives the overload of each function of the edit, for calls.
-Result<onnx::FunctionProto> MakeFunction(const FunctionSpec& spec,
-                                         const std::vector<std::string>& overloads);
+// Fused ops that the text calls are put in place: ONNX Runtime does not find the overload of a
+// function that another function calls.
+Result<onnx::FunctionProto> MakeFunction(const FunctionSpec& spec);
 
 }  // namespace liger

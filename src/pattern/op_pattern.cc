@@ -453,9 +453,13 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
       for (const auto& choice : Combinations(op.choices)) {
         for (const OpText& text : op.texts) {
           if (!text.Covers(request.opset)) continue;
-          for (const TypeTuple& tuple : op.contract->kernels) {
-            if (!AllIn(tuple.types, request.dtypes)) continue;
-            for (const Preset& preset : op.presets) add(text, tuple, preset, choice, with_optional);
+          // Presets before tuples: one with Casts around it comes after all that cover those Casts.
+          for (const Preset& preset : op.presets) {
+            for (const TypeTuple& tuple : op.contract->kernels) {
+              if (AllIn(tuple.types, request.dtypes)) {
+                add(text, tuple, preset, choice, with_optional);
+              }
+            }
           }
         }
       }

@@ -177,21 +177,23 @@ class EditMaker {
     }
     for (const Node& node : graph.nodes) {
       if (node.domain != kOpDomain) continue;
-      auto callee = Callee(node, instance, fixed);
-      if (!callee) return std::move(callee).error();
-      spec.callees[node.op_type] = *callee;
+      const OpText* callee = FindCallee(node, types, fixed);
+      if (callee == nullptr) {
+        return Error{ErrorCode::kInternal,
+                     "no body of " + node.op_type + " for a call by " + spec.op_type};
+      }
+      spec.callees[node.op_type] = callee->source;
     }
     spec.tag = Tag(op, instance, given, paired);
     edit_.functions[index] = std::move(spec);
     return index;
   }
 
-  // The function that a fused op in a body calls: same dtypes, same attributes.
-  Result<int> Callee(const Node& node, const PatternInstance& caller, const AttributeEnv& fixed) {
+  // The body of a fused op that a text calls: same dtypes, the attributes of the call.
+  const OpText* FindCallee(const Node& node, const std::vector<TypeBinding>& types,
+                           const AttributeEnv& fixed) {
     const OpPattern* op = ops_.Find(node.op_type);
-    if (op == nullptr) {
-      return Error{ErrorCode::kInternal, "a body calls the unknown op " + node.op_type};
-    }
+    if (op == nullptr) return nullptr;
     AttributeEnv attributes;
     for (const Attribute& attribute : node.attributes) {
       const auto* ref = std::get_if<AttributeRef>(&attribute.value);
@@ -205,7 +207,7 @@ class EditMaker {
     for (size_t i = 0; i < node.inputs.size() && i < given.size(); ++i) {
       given[i] = node.inputs[i] != kNone;
     }
-    return Function(*op, caller, attributes, given, false);
+    return FindBody(*op, types, attributes, given);
   }
 
   static DType TypeOf(const OpPattern& op, size_t input, const std::vector<TypeBinding>& types) {
