@@ -144,6 +144,44 @@ TEST_F(ExpectedTest, CountsParameters) {
   EXPECT_EQ(Expect("rope").source, "");
 }
 
+TEST_F(ExpectedTest, ParametersOutOfUseDoNotCount) {
+  m_.Initializer("model.layers.0.input_layernorm.weight");
+  m_.Initializer("model.layers.1.input_layernorm.weight", /*is_used=*/false);
+  EXPECT_EQ(Expect("rms_norm").count, 1);
+
+  // In use by a body, which holds a value of the same name.
+  const int body = m_.AddGraph(0);
+  Value captured;
+  captured.name = "model.layers.1.input_layernorm.weight";
+  captured.outer = 1;
+  captured.users = {0};
+  m_.model.graphs[static_cast<size_t>(body)].values.push_back(captured);
+  EXPECT_EQ(Expect("rms_norm").count, 2);
+}
+
+TEST_F(ExpectedTest, NamesTheModuleThatOwnsAParameter) {
+  m_.Initializer("model.layers.0.mlp.gate_proj.weight");
+  m_.Initializer("model.layers.0.attn.q_norm.layernorm.weight");
+  EXPECT_THAT(Expect("swiglu").instances, ElementsAre("model.layers.0.mlp"));
+  EXPECT_THAT(Expect("rms_norm").instances, ElementsAre("model.layers.0.attn.q_norm"));
+}
+
+// A rewritten node may have lost its metadata; its weight still says that the norm is there.
+TEST_F(ExpectedTest, ASourceThatKnowsTheSameAndMoreIsTheBetterOne) {
+  AddTorch("0", "input_layernorm", "Qwen3RMSNorm");
+  m_.Initializer("model.layers.0.input_layernorm.weight");
+  m_.Initializer("model.layers.0.post_attention_layernorm.weight");
+  EXPECT_EQ(Expect("rms_norm").count, 2);
+  EXPECT_EQ(Expect("rms_norm").source, "weight_names");
+  EXPECT_THAT(Expect("rms_norm").disagreements, ElementsAre("class_metadata says 1"));
+
+  // A source that misses an instance is no better, however many it sees.
+  AddTorch("0", "self_attn.q_norm", "Qwen3RMSNorm");
+  m_.Initializer("model.layers.1.input_layernorm.weight");
+  EXPECT_EQ(Expect("rms_norm").count, 2);
+  EXPECT_EQ(Expect("rms_norm").source, "class_metadata");
+}
+
 TEST_F(ExpectedTest, CountsLayersOfTheConfiguration) {
   config_.integers["num_hidden_layers"] = 28;
   EXPECT_EQ(Expect("rms_norm").count, 4 * 28 + 1);

@@ -59,10 +59,11 @@ struct ModelBuilder {
   void Add(Node node, int graph = 0) {
     model.graphs[static_cast<size_t>(graph)].nodes.push_back(std::move(node));
   }
-  void Initializer(std::string name) {
+  void Initializer(std::string name, bool is_used = true) {
     Value value;
     value.name = std::move(name);
     value.is_initializer = true;
+    if (is_used) value.users = {0};
     model.graphs[0].values.push_back(std::move(value));
   }
 };
