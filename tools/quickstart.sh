@@ -27,25 +27,28 @@ out=$build/quickstart
 stem=$(basename "$model" .onnx)
 patched=$out/$stem.liger.onnx
 mkdir -p "$out"
-command=("$build/release/bin/liger-patch" "$model" --modules auto --external-data copy
-  -o "$patched" --report "$out/$stem.report.json" "${options[@]}")
-say "patch ${model#"$root"/}"
-printf '$ %s\n' "${command[*]//"$root"\//}"
+# From here on as a reader would type it in the folder of the clone.
+cd "$root"
+model=${model#"$root"/} patched=${patched#"$root"/} report=build/quickstart/$stem.report.json
+command=(build/release/bin/liger-patch "$model" --modules auto --external-data copy
+  -o "$patched" --report "$report" "${options[@]}")
+say "patch $model"
+printf '$ %s\n' "${command[*]}"
 status=0
 "${command[@]}" </dev/null || status=$?
 ((status == 0)) || fail "liger-patch ended with exit code $status (README: exit codes)"
 
-compare=("$python" "$root/tools/compare.py" "$model" "$patched"
-  --library "$build/release/lib/libliger_ort.so")
+compare=(build/venv/bin/python tools/compare.py "$model" "$patched"
+  --library build/release/lib/libliger_ort.so)
 inputs=${model%.onnx}.npz
 if [[ -f $inputs ]]; then compare+=(--inputs "$inputs"); fi
 say "run original and patched model in ONNX Runtime"
-printf '\n$ %s\n' "${compare[*]//"$root"\//}"
+printf '\n$ %s\n' "${compare[*]}"
 "${compare[@]}" </dev/null || fail "the patched model gave another result (see above)"
 
 cat <<END
 
-Report: build/quickstart/$stem.report.json
+Report: $report
 Try next, with an export of your own:
   build/release/bin/liger-patch YOUR.onnx --modules auto --dry-run      what would be fused, and why not the rest
   build/release/bin/liger-patch YOUR.onnx --modules auto                writes YOUR.liger.onnx beside it

@@ -1,13 +1,17 @@
 #include "pattern/matcher.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 
 namespace liger {
 namespace {
 
 // Operators that must have fitted before a failure at the anchor counts as a near miss.
 constexpr int kScoreBeforeAnchor = 3;
+// Arguments of an operator in a pattern, at most.
+constexpr size_t kMaxArgs = 8;
 
 // Constants that stand in pattern texts (0, 1, 2, ...) must be met exactly up to the rounding of
 // the graph's dtype.
@@ -15,12 +19,15 @@ bool SameConstant(const Term& pattern, const Term& graph) {
   return pattern.scalar == graph.scalar || RoundTo(graph.dtype, pattern.scalar) == graph.scalar;
 }
 
-// One thing still to be shown: that `pattern` meets `graph`, or that the factors of a product do.
+// One thing still to be shown: that `pattern` meets `graph`, or, with `pattern` kNone, that the
+// factors of a product do. Goals are a list whose nodes live in the frames of the search that still
+// need them.
 struct Goal {
   TermId pattern = kNone;
   TermId graph = kNone;
-  std::vector<TermId> pattern_factors;  // if not empty, the goal is a product
-  std::vector<TermId> graph_factors;
+  const Goal* next = nullptr;
+  std::span<const TermId> pattern_factors;
+  std::span<const TermId> graph_factors;
 };
 
 class Search {
@@ -34,58 +41,62 @@ class Search {
         attempt_(attempt) {}
 
   std::optional<Binding> Run(TermId root) {
-    std::vector<Goal> goals = {{instance_.root(), root, {}, {}}};
-    if (!Solve(std::move(goals))) return std::nullopt;
-    return result_;
+    const Goal goal{instance_.root(), root, nullptr, {}, {}};
+    if (!Solve(&goal)) return std::nullopt;
+    return std::move(result_);
   }
 
  private:
   // Depth is bounded by the size of the pattern, not by that of the graph.
-  bool Solve(std::vector<Goal> goals) {
-    if (goals.empty()) return Finish();
-    Goal goal = std::move(goals.back());
-    goals.pop_back();
-    return goal.pattern_factors.empty() && goal.pattern != kNone ? SolveTerm(goal, std::move(goals))
-                                                                 : SolveFactors(goal, goals);
+  bool Solve(const Goal* goal) {
+    if (goal == nullptr) return Finish();
+    return goal->pattern != kNone ? SolveTerm(*goal) : SolveFactors(*goal);
   }
 
-  bool SolveTerm(const Goal& goal, std::vector<Goal> goals) {
+  bool SolveTerm(const Goal& goal) {
     const Term& p = terms_[goal.pattern];
     const Term& g = terms_[goal.graph];
     if (const auto bound = bound_.find(goal.pattern); bound != bound_.end()) {
-      if (bound->second == goal.graph) return Solve(std::move(goals));
-      return Fail(goal, Name(goal.pattern) + " is " + view_.Describe(bound->second) +
-                            " in one place and " + view_.Describe(goal.graph) + " in another");
+      if (bound->second == goal.graph) return Solve(goal.next);
+      return Fail(goal, [&] {
+        return Name(goal.pattern) + " is " + view_.Describe(bound->second) + " in one place and " +
+               view_.Describe(goal.graph) + " in another";
+      });
     }
     if (p.kind == TermKind::kScalar) {
-      if (g.kind == TermKind::kScalar && SameConstant(p, g)) return Solve(std::move(goals));
-      return Fail(goal, "expected the constant " + terms_.ToString(goal.pattern) + ", found " +
-                            view_.Describe(goal.graph));
+      if (g.kind == TermKind::kScalar && SameConstant(p, g)) return Solve(goal.next);
+      return Fail(goal, [&] {
+        return "expected the constant " + terms_.ToString(goal.pattern) + ", found " +
+               view_.Describe(goal.graph);
+      });
     }
-    if (p.kind == TermKind::kCapture) return SolveCapture(goal, std::move(goals));
+    if (p.kind == TermKind::kCapture) return SolveCapture(goal);
     if (p.dtype != g.dtype) {
-      return Fail(goal, Name(goal.pattern) + " should be " + std::string(DTypeName(p.dtype)) +
-                            ", but " + view_.Describe(goal.graph) + " is " +
-                            std::string(DTypeName(g.dtype)));
+      return Fail(goal, [&] {
+        return Name(goal.pattern) + " should be " + std::string(DTypeName(p.dtype)) + ", but " +
+               view_.Describe(goal.graph) + " is " + std::string(DTypeName(g.dtype));
+      });
     }
     if (p.kind == TermKind::kVariable) {
-      return WithBound(goal.pattern, goal.graph, [&] { return Solve(std::move(goals)); });
+      return WithBound(goal.pattern, goal.graph, [&] { return Solve(goal.next); });
     }
     if (g.kind != TermKind::kOp || p.text != g.text || p.numbers != g.numbers ||
         p.args.size() != g.args.size()) {
-      return Fail(goal, "expected " + Name(goal.pattern) + ", found " + view_.Describe(goal.graph));
+      return Fail(goal, [&] {
+        return "expected " + Name(goal.pattern) + ", found " + view_.Describe(goal.graph);
+      });
     }
     ++score_;
     const bool is_anchor = IsAnchor(p);
     const TermId outer_anchor = anchor_;
     if (is_anchor) anchor_ = goal.graph;
     const bool solved = WithBound(goal.pattern, goal.graph, [&] {
-      if (p.IsOp(op::kMul)) return SolveProduct(goal, goals);
+      if (p.IsOp(op::kMul)) return SolveProduct(goal);
       if (p.IsOp(op::kAdd)) {
-        return SolvePairs(p.args, g.args, goals) ||
-               SolvePairs(p.args, {g.args[1], g.args[0]}, goals);
+        return SolvePairs(p.args, g.args, goal.next) ||
+               SolvePairs(p.args, Swapped(g.args), goal.next);
       }
-      return SolvePairs(p.args, g.args, goals);
+      return SolvePairs(p.args, g.args, goal.next);
     });
     if (solved) return true;
     --score_;
@@ -93,52 +104,59 @@ class Search {
     return false;
   }
 
-  bool SolveCapture(const Goal& goal, std::vector<Goal> goals) {
+  bool SolveCapture(const Goal& goal) {
     const Term& p = terms_[goal.pattern];
     const Term& g = terms_[goal.graph];
     if (g.kind != TermKind::kScalar) {
-      return Fail(goal, p.text + " is not a constant: " + view_.Describe(goal.graph));
+      return Fail(goal,
+                  [&] { return p.text + " is not a constant: " + view_.Describe(goal.graph); });
     }
     if (p.dtype != g.dtype) {
-      return Fail(goal, p.text + " has dtype " + std::string(DTypeName(g.dtype)));
+      return Fail(goal, [&] { return p.text + " has dtype " + std::string(DTypeName(g.dtype)); });
     }
     const auto value = static_cast<float>(g.scalar);
     if (static_cast<double>(value) != g.scalar) {
-      return Fail(goal, p.text + " = " + std::to_string(g.scalar) +
-                            " is not representable as a 32-bit attribute");
+      return Fail(goal, [&] {
+        return p.text + " = " + std::to_string(g.scalar) +
+               " is not representable as a 32-bit attribute";
+      });
     }
     if (const auto known = captured_.find(p.text); known != captured_.end()) {
-      if (known->second == value) return Solve(std::move(goals));
-      return Fail(goal, p.text + " has two different values");
+      if (known->second == value) return Solve(goal.next);
+      return Fail(goal, [&] { return p.text + " has two different values"; });
     }
     captured_[p.text] = value;
-    if (Solve(std::move(goals))) return true;
+    if (Solve(goal.next)) return true;
     captured_.erase(p.text);
     return false;
   }
 
-  // Arguments one by one; what has structure first, since it binds the variables.
-  bool SolvePairs(const std::vector<TermId>& patterns, const std::vector<TermId>& graphs,
-                  std::vector<Goal> goals) {
-    for (const bool structured : {false, true}) {
-      for (size_t i = patterns.size(); i-- > 0;) {
-        if (patterns[i] == kNone) {
-          if (graphs[i] != kNone) return false;
-          continue;
-        }
-        if (graphs[i] == kNone) return false;
-        if ((terms_[patterns[i]].kind == TermKind::kOp) == structured) {
-          goals.push_back({patterns[i], graphs[i], {}, {}});
-        }
-      }
-    }
-    return Solve(std::move(goals));
+  static std::array<TermId, 2> Swapped(const std::vector<TermId>& pair) {
+    return {pair[1], pair[0]};
   }
 
-  bool SolveProduct(const Goal& goal, const std::vector<Goal>& goals) {
-    const std::vector<TermId> p = terms_[goal.pattern].args;
-    const std::vector<TermId> g = terms_[goal.graph].args;
-    if (SolvePairs(p, g, goals) || SolvePairs(p, {g[1], g[0]}, goals)) return true;
+  // Arguments one by one; what has structure first, since it binds the variables.
+  bool SolvePairs(std::span<const TermId> patterns, std::span<const TermId> graphs,
+                  const Goal* next) {
+    std::array<Goal, kMaxArgs> goals;
+    if (patterns.size() > goals.size()) return false;
+    size_t used = 0;
+    for (const bool structured : {false, true}) {
+      for (size_t i = patterns.size(); i-- > 0;) {
+        if ((patterns[i] == kNone) != (graphs[i] == kNone)) return false;
+        if (patterns[i] == kNone) continue;
+        if ((terms_[patterns[i]].kind == TermKind::kOp) != structured) continue;
+        goals[used] = {patterns[i], graphs[i], next, {}, {}};
+        next = &goals[used++];
+      }
+    }
+    return Solve(next);
+  }
+
+  bool SolveProduct(const Goal& goal) {
+    const std::vector<TermId>& p = terms_[goal.pattern].args;
+    const std::vector<TermId>& g = terms_[goal.graph].args;
+    if (SolvePairs(p, g, goal.next) || SolvePairs(p, Swapped(g), goal.next)) return true;
 
     // As lists of factors: every way to cut the graph's tree of products into as many factors.
     std::vector<TermId> factors;
@@ -151,10 +169,9 @@ class Search {
     Cut(g, factors.size(), 0, cuts);
     const bool outer = reassociated_;
     reassociated_ = true;
-    for (std::vector<TermId>& cut : cuts) {
-      std::vector<Goal> next = goals;
-      next.push_back({kNone, goal.graph, factors, std::move(cut)});
-      if (Solve(std::move(next))) return true;
+    for (const std::vector<TermId>& cut : cuts) {
+      const Goal product{kNone, goal.graph, goal.next, factors, cut};
+      if (Solve(&product)) return true;
     }
     reassociated_ = outer;
     return false;
@@ -188,23 +205,21 @@ class Search {
     if (cuts.empty() && from == 0) cuts.push_back(factors);
   }
 
-  bool SolveFactors(const Goal& goal, const std::vector<Goal>& goals) {
-    if (goal.pattern_factors.empty()) return Solve(goals);
+  bool SolveFactors(const Goal& goal) {
+    if (goal.pattern_factors.empty()) return Solve(goal.next);
     const TermId first = goal.pattern_factors.front();
     if (goal.graph_factors.empty()) {
-      return Fail({first, goal.graph, {}, {}}, "the product " + view_.Describe(goal.graph) +
-                                                   " has no factor for " + Name(first));
+      return Fail({first, goal.graph, nullptr, {}, {}}, [&] {
+        return "the product " + view_.Describe(goal.graph) + " has no factor for " + Name(first);
+      });
     }
+    std::vector<TermId> others(goal.graph_factors.begin() + 1, goal.graph_factors.end());
     for (size_t i = 0; i < goal.graph_factors.size(); ++i) {
-      Goal rest{kNone,
-                goal.graph,
-                {goal.pattern_factors.begin() + 1, goal.pattern_factors.end()},
-                goal.graph_factors};
-      rest.graph_factors.erase(rest.graph_factors.begin() + static_cast<int64_t>(i));
-      std::vector<Goal> next = goals;
-      next.push_back(std::move(rest));
-      next.push_back({first, goal.graph_factors[i], {}, {}});
-      if (Solve(std::move(next))) return true;
+      // `others` holds all factors but the i-th.
+      if (i > 0) others[i - 1] = goal.graph_factors[i - 1];
+      const Goal rest{kNone, goal.graph, goal.next, goal.pattern_factors.subspan(1), others};
+      const Goal factor{first, goal.graph_factors[i], &rest, {}, {}};
+      if (Solve(&factor)) return true;
     }
     return false;
   }
@@ -250,24 +265,28 @@ class Search {
 
   bool IsAnchor(const Term& term) const { return term.IsOp(instance_.op->anchor); }
 
-  bool Fail(const Goal& goal, std::string reason) {
+  // `reason` gives the text; it is asked only where the attempt is worth keeping.
+  template <typename Reason>
+  bool Fail(const Goal& goal, Reason reason) {
     // A failure at the anchor itself says something only where much of the op stood before it.
     const bool at_anchor = IsAnchor(terms_[goal.pattern]) && score_ >= kScoreBeforeAnchor;
-    Record(at_anchor ? goal.graph : anchor_, goal.graph, score_, "", std::move(reason));
+    const TermId anchor = at_anchor ? goal.graph : anchor_;
+    if (IsFurther(anchor, score_))
+      *attempt_ = {score_, anchor != kNone, anchor, goal.graph, "", reason()};
     return false;
   }
 
   // A guard refuses a complete structure: that is further than any structural failure.
   bool Refuse(const std::string& guard, std::string reason) {
-    Record(anchor_, kNone, score_ + 1, guard, std::move(reason));
+    if (IsFurther(anchor_, score_ + 1)) {
+      *attempt_ = {score_ + 1, anchor_ != kNone, anchor_, kNone, guard, std::move(reason)};
+    }
     return false;
   }
 
-  void Record(TermId anchor, TermId at, int score, const std::string& guard, std::string reason) {
-    if (attempt_ == nullptr) return;
-    const bool reached = anchor != kNone;
-    if (std::pair(reached, score) <= std::pair(attempt_->reached_anchor, attempt_->score)) return;
-    *attempt_ = {score, reached, anchor, at, guard, std::move(reason)};
+  bool IsFurther(TermId anchor, int score) const {
+    return attempt_ != nullptr &&
+           std::pair(anchor != kNone, score) > std::pair(attempt_->reached_anchor, attempt_->score);
   }
 
   // A pattern term for people: the op's input, or what the operator means.
