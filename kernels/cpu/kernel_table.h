@@ -20,7 +20,8 @@ struct KernelTable {
   void (*rms_norm)(const LigerRmsNormArgs& args, int64_t begin, int64_t end);
   void (*rope)(const LigerRopeArgs& args, int64_t begin, int64_t end);
   void (*swiglu)(const LigerSwiGluArgs& args, int64_t begin, int64_t end);
-  // The pieces that the kernels' accuracy rests on, exposed for their own tests.
+  // The pieces that the kernels' accuracy rests on, exposed for their own tests; exp is for
+  // x <= 0.
   void (*exp_f32)(const float* x, float* y, int64_t size);
   void (*exp_f64)(const double* x, double* y, int64_t size);
   void (*convert)(const void* x, int32_t from, void* y, int32_t to, int64_t size);

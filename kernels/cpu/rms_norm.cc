@@ -98,7 +98,7 @@ struct AddStep {
   }
 };
 
-template <typename A, typename T, typename S, Rounding kRounding>
+template <typename A, typename T, typename S, Rounding kRounding, bool kOffset>
 struct Product {
   using Vec = typename Simd<A>::Vec;
   const T* x;
@@ -107,14 +107,21 @@ struct Product {
   Vec rstd;
   Vec offset;
 
+  // Rounding what is rounded already costs time only.
+  static constexpr Rounding kScaleRounding = IsRounded<S>(kRounding) ? Rounding::kNone : kRounding;
+  static constexpr Rounding kLastRounding =
+      sizeof(T) == 2 && IsRounded<T>(kRounding) ? Rounding::kNone : kRounding;
+
   template <bool kPart>
   void At(int64_t i, int n) const {
-    Vec v = Round<kRounding, A>(LoadSome<kPart, A>(x + i, n) * rstd);
-    if (scale != nullptr) {
-      const Vec w = Round<kRounding, A>(LoadSome<kPart, A>(scale + i, n));
-      v = Round<kRounding, A>(v * Round<kRounding, A>(offset + w));
+    const Vec scaled = LoadSome<kPart, A>(x + i, n) * rstd;
+    if (scale == nullptr) {
+      StoreSome<kPart, A>(y + i, Round<kLastRounding, A>(scaled), n);
+      return;
     }
-    StoreSome<kPart, A>(y + i, v, n);
+    Vec w = Round<kScaleRounding, A>(LoadSome<kPart, A>(scale + i, n));
+    if constexpr (kOffset) w = Round<kRounding, A>(offset + w);
+    StoreSome<kPart, A>(y + i, Round<kLastRounding, A>(Round<kRounding, A>(scaled) * w), n);
   }
 
   void Row(int64_t size) const {
@@ -125,7 +132,7 @@ struct Product {
   }
 };
 
-template <typename A, typename T, typename S, Rounding kRounding>
+template <typename A, typename T, typename S, Rounding kRounding, bool kOffset>
 void Rows(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
   const int64_t size = args.hidden_size;
   if (size == 0) return;
@@ -145,23 +152,32 @@ void Rows(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
     }
     const double mean = squares / static_cast<double>(size);
     const A rstd = static_cast<A>(1.0 / __builtin_sqrt(mean + static_cast<double>(args.epsilon)));
-    Product<A, T, S, kRounding>{x, static_cast<const S*>(args.scale), y, Broadcast(rstd),
-                                Broadcast(offset)}
+    Product<A, T, S, kRounding, kOffset>{x, static_cast<const S*>(args.scale), y, Broadcast(rstd),
+                                         Broadcast(offset)}
         .Row(size);
   }
+}
+
+template <typename A, typename T, typename S, Rounding kRounding>
+void DispatchOffset(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
+  if constexpr (sizeof(A) == 4) {  // arithmetic in f64 is rare: one variant will do
+    if (args.offset == 0) return Rows<A, T, S, kRounding, false>(args, begin, end);
+  }
+  Rows<A, T, S, kRounding, true>(args, begin, end);
 }
 
 template <typename A, typename T, typename S>
 void DispatchRounding(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
   switch (args.scale_type) {
     case LIGER_F16:
-      return Rows<A, T, S, Rounding::kF16>(args, begin, end);
+      return DispatchOffset<A, T, S, Rounding::kF16>(args, begin, end);
     case LIGER_BF16:
-      return Rows<A, T, S, Rounding::kBF16>(args, begin, end);
+      return DispatchOffset<A, T, S, Rounding::kBF16>(args, begin, end);
     case LIGER_F32:
-      return Rows < A, T, S, sizeof(A) == 4 ? Rounding::kNone : Rounding::kF32 > (args, begin, end);
+      return DispatchOffset < A, T, S,
+             sizeof(A) == 4 ? Rounding::kNone : Rounding::kF32 > (args, begin, end);
     default:
-      return Rows<A, T, S, Rounding::kNone>(args, begin, end);
+      return DispatchOffset<A, T, S, Rounding::kNone>(args, begin, end);
   }
 }
 

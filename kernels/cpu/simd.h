@@ -1,4 +1,4 @@
-// Vectors of f32 or f64 lanes, their loads and stores in four storage types, roundings, exp.
+// Vectors of f32 or f64 lanes, their loads and stores in four storage types, roundings, sigmoid.
 //
 //   using V = Simd<float>;
 //   V::Vec v = Load<float>(p);                 // p: const F16*, V::kLanes elements
@@ -140,11 +140,27 @@ inline Simd<float>::UInt RoundBitsToBF16(F32Vec v) {
 }
 
 inline F32Vec WidenBF16(Simd<float>::Half half) {
-  return BitCast<F32Vec>(__builtin_convertvector(half, Simd<float>::UInt) << 16);
+#if defined(__AVX512F__)
+  const auto bits =
+      BitCast<Simd<float>::UInt>(_mm512_maskz_cvtepu16_epi32(0xffff, BitCast<__m256i>(half)));
+#elif defined(__AVX2__)
+  // GCC 12 widens in several steps otherwise.
+  const auto bits = BitCast<Simd<float>::UInt>(_mm256_cvtepu16_epi32(BitCast<__m128i>(half)));
+#else
+  const auto bits = __builtin_convertvector(half, Simd<float>::UInt);
+#endif
+  return BitCast<F32Vec>(bits << 16);
 }
 
 inline Simd<float>::Half NarrowBF16(F32Vec v) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  // GCC 12 narrows lanes one by one here.
+  const __m256i bits = BitCast<__m256i>(RoundBitsToBF16(v) >> 16);
+  return BitCast<Simd<float>::Half>(
+      _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1)));
+#else
   return __builtin_convertvector(RoundBitsToBF16(v) >> 16, Simd<float>::Half);
+#endif
 }
 
 // Loads and stores of whole vectors.
@@ -285,6 +301,13 @@ inline void StoreSome(T* p, typename Simd<A>::Vec v, int n) {
 
 enum class Rounding { kNone, kF32, kF16, kBF16 };
 
+// Whether values of storage type T are already rounded so.
+template <typename T>
+constexpr bool IsRounded(Rounding rounding) {
+  return rounding == Rounding::kNone || (rounding == Rounding::kF32 && sizeof(T) < 8) ||
+         (sizeof(T) == 2 && rounding == (kIsF16<T> ? Rounding::kF16 : Rounding::kBF16));
+}
+
 template <Rounding kRounding, typename A>
 inline typename Simd<A>::Vec Round(typename Simd<A>::Vec v) {
   if constexpr (kRounding == Rounding::kNone) {
@@ -349,22 +372,36 @@ inline V ZipHigh(V a, V b, Indices<kI...>) {
   return __builtin_shufflevector(a, b, (kLanes / 2 + kI / 2 + (kI % 2) * kLanes)...);
 }
 
-// exp.
+// The smaller of bound and x; NaN in x stays. The larger likewise.
+template <typename A>
+inline typename Simd<A>::Vec AtMost(typename Simd<A>::Vec x, A bound) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  // These instructions give their second operand where one is NaN.
+  if constexpr (sizeof(A) == 4) return _mm256_min_ps(Broadcast(bound), x);
+#endif
+  return x > bound ? Broadcast(bound) : x;
+}
 
-// exp(x) = 2^n exp(r), x = n ln 2 + r with |r| <= ln(2) / 2, exp(r) by its Taylor polynomial, whose
-// rest is below 2^-27 (f32, degree 7) and 2^-57 (f64, degree 13). ln 2 is taken in two parts, the
-// first with so few bits that n times it is exact. 2^n is applied as two factors, since n reaches
-// beyond the exponents of normal numbers at both ends: overflow to inf and gradual underflow follow
-// by themselves. NaN stays. The exponent is unsigned and wraps; it is made positive before it is
-// halved.
-inline F32Vec Exp(F32Vec x) {
+template <typename A>
+inline typename Simd<A>::Vec AtLeast(typename Simd<A>::Vec x, A bound) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  if constexpr (sizeof(A) == 4) return _mm256_max_ps(Broadcast(bound), x);
+#endif
+  return x < bound ? Broadcast(bound) : x;
+}
+
+// exp(x) for x <= 0, which is all that a sigmoid needs. exp(x) = 2^n exp(r), x = n ln 2 + r with
+// |r| <= ln(2) / 2; exp(r) by its Taylor polynomial, whose rest is below 2^-27 (f32, degree 7) and
+// 2^-57 (f64, degree 13). ln 2 is taken in two parts, the first with so few bits that n times it is
+// exact. 2^n is applied in two factors, the second of which may make the result subnormal. NaN
+// stays.
+inline F32Vec ExpOfNonPositive(F32Vec x) {
   using UInt = Simd<float>::UInt;
   constexpr float kShift = 0x1.8p23f;  // adding it rounds to an integer in the low bits
-  x = x > 90.0f ? Broadcast(90.0f) : x;
-  x = x < -105.0f ? Broadcast(-105.0f) : x;
+  x = AtLeast(x, -105.0f);
   const F32Vec shifted = x * 0x1.715476p+0f + kShift;
   const F32Vec n = shifted - kShift;
-  const UInt exponent = BitCast<UInt>(shifted) - BitCast<uint32_t>(kShift);
+  const UInt exponent = BitCast<UInt>(shifted) - BitCast<uint32_t>(kShift) + (127 + 32);
   F32Vec r = x - n * 0x1.62ep-1f;
   r = r - n * 0x1.0bfbe8p-15f;
   F32Vec p = r * (1.0f / 5040) + 1.0f / 720;
@@ -374,19 +411,16 @@ inline F32Vec Exp(F32Vec x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  const UInt first = ((exponent + 256) >> 1) - 128;
-  const UInt second = exponent - first;
-  return p * BitCast<F32Vec>((first + 127) << 23) * BitCast<F32Vec>((second + 127) << 23);
+  return p * BitCast<F32Vec>(exponent << 23) * 0x1p-32f;
 }
 
-inline F64Vec Exp(F64Vec x) {
+inline F64Vec ExpOfNonPositive(F64Vec x) {
   using UInt = Simd<double>::UInt;
   constexpr double kShift = 0x1.8p52;
-  x = x > 710.0 ? Broadcast(710.0) : x;
-  x = x < -746.0 ? Broadcast(-746.0) : x;
+  x = AtLeast(x, -746.0);
   const F64Vec shifted = x * 0x1.71547652b82fep+0 + kShift;
   const F64Vec n = shifted - kShift;
-  const UInt exponent = BitCast<UInt>(shifted) - BitCast<uint64_t>(kShift);
+  const UInt exponent = BitCast<UInt>(shifted) - BitCast<uint64_t>(kShift) + (1023 + 64);
   F64Vec r = x - n * 0x1.62e42fee00000p-1;
   r = r - n * 0x1.a39ef35793c76p-33;
   F64Vec p = r * (1.0 / 6227020800) + 1.0 / 479001600;
@@ -402,9 +436,19 @@ inline F64Vec Exp(F64Vec x) {
   p = p * r + 0.5;
   p = p * r + 1.0;
   p = p * r + 1.0;
-  const UInt first = ((exponent + 2048) >> 1) - 1024;
-  const UInt second = exponent - first;
-  return p * BitCast<F64Vec>((first + 1023) << 52) * BitCast<F64Vec>((second + 1023) << 52);
+  return p * BitCast<F64Vec>(exponent << 52) * 0x1p-64;
+}
+
+// 1 / (1 + exp(-z)), formed from exp(-|z|) so that nothing overflows: 1 / (1 + t) or t / (1 + t).
+template <typename A>
+inline typename Simd<A>::Vec Sigmoid(typename Simd<A>::Vec z) {
+  using Vec = typename Simd<A>::Vec;
+  using Int = typename Simd<A>::Int;
+  using UInt = typename Simd<A>::UInt;
+  const UInt sign = (UInt{} + 1) << (8 * sizeof(A) - 1);
+  const Vec t = ExpOfNonPositive(BitCast<Vec>(BitCast<UInt>(z) | sign));
+  const Vec one = Broadcast(static_cast<A>(1));
+  return (BitCast<Int>(z) < 0 ? t : one) / (one + t);
 }
 
 }  // namespace liger::cpu::LIGER_ISA

@@ -11,7 +11,8 @@
 namespace liger::cpu::LIGER_ISA {
 namespace {
 
-template <typename A, typename T, bool kRoundActivation>
+// kPlain: alpha and gate_multiplier are 1, limit and up_offset 0, as in nearly every model.
+template <typename A, typename T, bool kRoundActivation, bool kPlain>
 struct Activation {
   using Vec = typename Simd<A>::Vec;
   static constexpr int kLanes = Simd<A>::kLanes;
@@ -26,16 +27,13 @@ struct Activation {
   A up_offset;
 
   Vec Apply(Vec gate, Vec up) const {
-    // Written so that NaN, for which every comparison is false, passes through.
-    Vec g = gate * gate_multiplier;
-    g = g > limit ? Broadcast(limit) : g;
-    Vec u = up > limit ? Broadcast(limit) : up;
-    u = u < -limit ? Broadcast(-limit) : u;
-    // sigmoid(z) = 1 / (1 + t) or t / (1 + t) with t = exp(-|z|), which cannot overflow.
-    const Vec z = g * alpha;
-    const Vec t = Exp(z < 0 ? z : -z);
-    const Vec sigmoid = (z < 0 ? t : Broadcast(static_cast<A>(1))) / (static_cast<A>(1) + t);
-    return Round<kRounding, A>(g * sigmoid) * (u + up_offset);
+    if constexpr (kPlain) {
+      return Round<kRounding, A>(gate * Sigmoid<A>(gate)) * up;
+    } else {
+      const Vec g = AtMost(gate * gate_multiplier, limit);
+      const Vec u = AtLeast(AtMost(up, limit), -limit);
+      return Round<kRounding, A>(g * Sigmoid<A>(g * alpha)) * (u + up_offset);
+    }
   }
 
   void Separate(const T* gate, const T* up, T* y, int64_t size) const {
@@ -64,12 +62,12 @@ struct Activation {
   }
 };
 
-template <typename A, typename T, bool kRoundActivation>
-void Elements(const LigerSwiGluArgs& args, int64_t begin, int64_t end) {
+template <typename A, typename T, bool kRoundActivation, bool kPlain>
+void ElementsOf(const LigerSwiGluArgs& args, int64_t begin, int64_t end) {
   const A limit = args.limit > 0 ? static_cast<A>(args.limit) : static_cast<A>(__builtin_inf());
-  const Activation<A, T, kRoundActivation> activation{static_cast<A>(args.alpha),
-                                                      static_cast<A>(args.gate_multiplier), limit,
-                                                      static_cast<A>(args.up_offset)};
+  const Activation<A, T, kRoundActivation, kPlain> activation{
+      static_cast<A>(args.alpha), static_cast<A>(args.gate_multiplier), limit,
+      static_cast<A>(args.up_offset)};
   const T* gate = static_cast<const T*>(args.gate);
   T* y = static_cast<T*>(args.y);
   if (args.packed == LIGER_NOT_PACKED) {
@@ -95,6 +93,14 @@ void Elements(const LigerSwiGluArgs& args, int64_t begin, int64_t end) {
     }
     begin += size;
   }
+}
+
+template <typename A, typename T, bool kRoundActivation>
+void Elements(const LigerSwiGluArgs& args, int64_t begin, int64_t end) {
+  if (args.alpha == 1 && args.gate_multiplier == 1 && args.limit == 0 && args.up_offset == 0) {
+    return ElementsOf<A, T, kRoundActivation, true>(args, begin, end);
+  }
+  ElementsOf<A, T, kRoundActivation, false>(args, begin, end);
 }
 
 template <typename T>

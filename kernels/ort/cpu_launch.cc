@@ -44,7 +44,7 @@ Status CheckStatus(LigerStatus status) {
 
 // Waking a thread and waiting for it costs some microseconds: a block is worth that from here on.
 constexpr double kMinBlockNanoseconds = 10000;
-constexpr int64_t kMaxBlocks = 1024;
+constexpr int64_t kMaxBlocks = 256;
 
 // `item_nanoseconds`: what one item of [0, size) takes on one thread, roughly.
 template <typename Args>
@@ -54,9 +54,11 @@ Status Run(OrtKernelContext* context, RangeKernel<Args> kernel, const Args& args
   if (blocks < 2 || size < 2) return CheckStatus(kernel(&args, 0, size));
   Work<Args> work{kernel, &args, size,
                   std::min({size, kMaxBlocks, static_cast<int64_t>(std::min(blocks, 1e9))})};
-  // With 0 batches the runtime gives each of its threads a run of neighbouring blocks.
-  if (Status status = FromOrt(Api().KernelContext_ParallelFor(
-          context, RunBlockOf<Args>, static_cast<size_t>(work.blocks), 0, &work));
+  // As many batches as blocks: each thread takes the next block when it is done with one, so that a
+  // thread that the system holds up does not hold up the others.
+  const size_t count = static_cast<size_t>(work.blocks);
+  if (Status status =
+          FromOrt(Api().KernelContext_ParallelFor(context, RunBlockOf<Args>, count, count, &work));
       !status) {
     return status;
   }

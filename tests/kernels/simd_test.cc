@@ -11,12 +11,12 @@ namespace liger::test {
 namespace {
 
 TEST(Simd, ExpOfF32IsWithinTwoUlp) {
-  // Every 4999th float, of both signs, with infinities, NaN and the borders of the result's range.
-  std::vector<float> x = {0.0f,    -0.0f,   88.72283f, 88.72284f, -87.33654f,
-                          -103.9f, -104.1f, 1e30f,     -1e30f};
-  for (uint64_t bits = 0; bits <= 0xffffffffu; bits += 4999) {
+  // Every 4999th float of negative sign, with NaN, -inf, and the borders of the result's range.
+  std::vector<float> x = {0.0f, -0.0f, -87.33654f, -88.0f, -103.9f, -104.1f, -1e30f};
+  for (uint64_t bits = 0x80000000u; bits <= 0xffffffffu; bits += 4999) {
     x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
   }
+  x.push_back(-std::numeric_limits<float>::infinity());
   ForEachTable([&](const cpu::KernelTable& table) {
     std::vector<float> y(x.size());
     table.exp_f32(x.data(), y.data(), static_cast<int64_t>(x.size()));
@@ -24,25 +24,19 @@ TEST(Simd, ExpOfF32IsWithinTwoUlp) {
       const double expected = std::exp(static_cast<double>(x[i]));
       if (std::isnan(expected)) {
         ASSERT_TRUE(std::isnan(y[i])) << x[i];
-      } else if (static_cast<float>(expected) == std::numeric_limits<float>::infinity()) {
-        ASSERT_GE(y[i], std::numeric_limits<float>::max()) << x[i];
       } else {
         ASSERT_NEAR(y[i], expected, 2 * Ulp(DType::kF32, expected)) << x[i];
       }
     }
+    EXPECT_EQ(y.back(), 0);
   });
 }
 
 TEST(Simd, ExpOfF64HasRelativeErrorBelow1e15) {
-  std::vector<double> x = {0.0,
-                           -0.0,
-                           709.78,
-                           -708.3,
-                           std::numeric_limits<double>::quiet_NaN(),
-                           std::numeric_limits<double>::infinity(),
+  std::vector<double> x = {0.0, -0.0, -708.3, std::numeric_limits<double>::quiet_NaN(),
                            -std::numeric_limits<double>::infinity()};
   std::mt19937_64 engine(1);
-  std::uniform_real_distribution<double> wide(-708, 709), narrow(-2, 2);
+  std::uniform_real_distribution<double> wide(-708, 0), narrow(-2, 0);
   for (int i = 0; i < 200000; ++i) {
     x.push_back(wide(engine));
     x.push_back(narrow(engine));
@@ -52,8 +46,8 @@ TEST(Simd, ExpOfF64HasRelativeErrorBelow1e15) {
     table.exp_f64(x.data(), y.data(), static_cast<int64_t>(x.size()));
     for (size_t i = 0; i < x.size(); ++i) {
       const double expected = std::exp(x[i]);
-      if (!std::isfinite(expected)) {
-        ASSERT_TRUE(std::isnan(expected) ? std::isnan(y[i]) : y[i] == expected) << x[i];
+      if (std::isnan(expected)) {
+        ASSERT_TRUE(std::isnan(y[i])) << x[i];
       } else {
         ASSERT_NEAR(y[i], expected, 1e-15 * expected) << x[i];
       }
