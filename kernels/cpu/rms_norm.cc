@@ -53,6 +53,7 @@ inline double SumOfSquares(int64_t size, Step step) {
   using Vec = typename Simd<A>::Vec;
   Accumulator<A> first, second;
   const auto four = [&](int64_t i) {
+    step.Prefetch(i, 4 * kLanes);
     const Vec v0 = step.template operator()<false>(i, kLanes);
     const Vec v1 = step.template operator()<false>(i + kLanes, kLanes);
     const Vec v2 = step.template operator()<false>(i + 2 * kLanes, kLanes);
@@ -75,9 +76,23 @@ inline double SumOfSquares(int64_t size, Step step) {
   return Total(first.Sum() + second.Sum());
 }
 
+// The first pass can fetch the lines of y that the second one is going to write. That pays where y
+// comes from memory and costs where it lies in cache, so it is done for large tensors only.
+constexpr int64_t kPrefetchBytes = 1 << 20;
+
+template <typename T>
+inline void PrefetchForWrite(const T* p, int64_t i, int n) {
+  if (p == nullptr) return;
+  for (int64_t byte = 0; byte < static_cast<int64_t>(n * sizeof(T)); byte += 64) {
+    __builtin_prefetch(reinterpret_cast<const char*>(p + i) + byte, 1);
+  }
+}
+
 template <typename A, typename T>
 struct LoadStep {
   const T* x;
+  const T* prefetch;  // y, or null
+  void Prefetch(int64_t i, int n) const { PrefetchForWrite(prefetch, i, n); }
   template <bool kPart>
   typename Simd<A>::Vec operator()(int64_t i, int n) const {
     return LoadSome<kPart, A>(x + i, n);
@@ -90,6 +105,8 @@ struct AddStep {
   const T* x;
   const T* residual;
   T* sum;
+  const T* prefetch;  // y, or null
+  void Prefetch(int64_t i, int n) const { PrefetchForWrite(prefetch, i, n); }
   template <bool kPart>
   typename Simd<A>::Vec operator()(int64_t i, int n) const {
     StoreSome<kPart, A>(sum + i, LoadSome<kPart, A>(x + i, n) + LoadSome<kPart, A>(residual + i, n),
@@ -137,6 +154,7 @@ void Rows(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
   const int64_t size = args.hidden_size;
   if (size == 0) return;
   const A offset = Round<kRounding, A>(Broadcast(static_cast<A>(args.offset)))[0];
+  const bool prefetch = size * args.rows >= kPrefetchBytes / static_cast<int64_t>(sizeof(T));
   for (int64_t row = begin; row < end; ++row) {
     const T* x = static_cast<const T*>(args.x) + row * size;
     T* y = static_cast<T*>(args.y) + row * size;
@@ -145,10 +163,10 @@ void Rows(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
       const T* residual = static_cast<const T*>(args.residual) + row * size;
       // Without a place of its own the sum waits in y, which has the same dtype.
       T* sum = args.sum != nullptr ? static_cast<T*>(args.sum) + row * size : y;
-      squares = SumOfSquares<A>(size, AddStep<A, T>{x, residual, sum});
+      squares = SumOfSquares<A>(size, AddStep<A, T>{x, residual, sum, prefetch ? y : nullptr});
       x = sum;
     } else {
-      squares = SumOfSquares<A>(size, LoadStep<A, T>{x});
+      squares = SumOfSquares<A>(size, LoadStep<A, T>{x, prefetch ? y : nullptr});
     }
     const double mean = squares / static_cast<double>(size);
     const A rstd = static_cast<A>(1.0 / __builtin_sqrt(mean + static_cast<double>(args.epsilon)));

@@ -383,11 +383,11 @@ inline typename Simd<A>::Vec AtMost(typename Simd<A>::Vec x, A bound) {
 }
 
 template <typename A>
-inline typename Simd<A>::Vec AtLeast(typename Simd<A>::Vec x, A bound) {
+inline typename Simd<A>::Vec AtLeast(typename Simd<A>::Vec x, typename Simd<A>::Vec bound) {
 #if defined(__AVX2__) && !defined(__AVX512F__)
-  if constexpr (sizeof(A) == 4) return _mm256_max_ps(Broadcast(bound), x);
+  if constexpr (sizeof(A) == 4) return _mm256_max_ps(bound, x);
 #endif
-  return x < bound ? Broadcast(bound) : x;
+  return x < bound ? bound : x;
 }
 
 // exp(x) for x <= 0, which is all that a sigmoid needs. exp(x) = 2^n exp(r), x = n ln 2 + r with
@@ -395,10 +395,10 @@ inline typename Simd<A>::Vec AtLeast(typename Simd<A>::Vec x, A bound) {
 // 2^-57 (f64, degree 13). ln 2 is taken in two parts, the first with so few bits that n times it is
 // exact. 2^n is applied in two factors, the second of which may make the result subnormal. NaN
 // stays.
-inline F32Vec ExpOfNonPositive(F32Vec x) {
+inline F32Vec ExpOfNonPositive(F32Vec x, F32Vec lowest) {
   using UInt = Simd<float>::UInt;
   constexpr float kShift = 0x1.8p23f;  // adding it rounds to an integer in the low bits
-  x = AtLeast(x, -105.0f);
+  x = AtLeast<float>(x, lowest);
   const F32Vec shifted = x * 0x1.715476p+0f + kShift;
   const F32Vec n = shifted - kShift;
   const UInt exponent = BitCast<UInt>(shifted) - BitCast<uint32_t>(kShift) + (127 + 32);
@@ -414,10 +414,10 @@ inline F32Vec ExpOfNonPositive(F32Vec x) {
   return p * BitCast<F32Vec>(exponent << 23) * 0x1p-32f;
 }
 
-inline F64Vec ExpOfNonPositive(F64Vec x) {
+inline F64Vec ExpOfNonPositive(F64Vec x, F64Vec lowest) {
   using UInt = Simd<double>::UInt;
   constexpr double kShift = 0x1.8p52;
-  x = AtLeast(x, -746.0);
+  x = AtLeast<double>(x, lowest);
   const F64Vec shifted = x * 0x1.71547652b82fep+0 + kShift;
   const F64Vec n = shifted - kShift;
   const UInt exponent = BitCast<UInt>(shifted) - BitCast<uint64_t>(kShift) + (1023 + 64);
@@ -439,16 +439,23 @@ inline F64Vec ExpOfNonPositive(F64Vec x) {
   return p * BitCast<F64Vec>(exponent << 52) * 0x1p-64;
 }
 
-// 1 / (1 + exp(-z)), formed from exp(-|z|) so that nothing overflows: 1 / (1 + t) or t / (1 + t).
+// The x below which ExpOfNonPositive is 0.
+template <typename A>
+inline constexpr A kLowestExponent = sizeof(A) == 4 ? static_cast<A>(-105) : static_cast<A>(-746);
+
+// 1 / (1 + exp(-z)), formed from t = exp(-|z|) so that nothing overflows: 1 / (1 + t) or t / (1 +
+// t).
 template <typename A>
 inline typename Simd<A>::Vec Sigmoid(typename Simd<A>::Vec z) {
   using Vec = typename Simd<A>::Vec;
-  using Int = typename Simd<A>::Int;
   using UInt = typename Simd<A>::UInt;
+  const auto negative = BitCast<typename Simd<A>::Int>(z) < 0;
   const UInt sign = (UInt{} + 1) << (8 * sizeof(A) - 1);
-  const Vec t = ExpOfNonPositive(BitCast<Vec>(BitCast<UInt>(z) | sign));
+  // For z > 0 a t below the last place of 1 is as good as 0; a subnormal one would only cost time.
+  const Vec lowest = negative ? Broadcast(kLowestExponent<A>) : Broadcast(static_cast<A>(-40));
+  const Vec t = ExpOfNonPositive(BitCast<Vec>(BitCast<UInt>(z) | sign), lowest);
   const Vec one = Broadcast(static_cast<A>(1));
-  return (BitCast<Int>(z) < 0 ? t : one) / (one + t);
+  return (negative ? t : one) / (one + t);
 }
 
 }  // namespace liger::cpu::LIGER_ISA

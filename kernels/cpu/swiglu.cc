@@ -30,8 +30,8 @@ struct Activation {
     if constexpr (kPlain) {
       return Round<kRounding, A>(gate * Sigmoid<A>(gate)) * up;
     } else {
-      const Vec g = AtMost(gate * gate_multiplier, limit);
-      const Vec u = AtLeast(AtMost(up, limit), -limit);
+      const Vec g = AtMost<A>(gate * gate_multiplier, limit);
+      const Vec u = AtLeast<A>(AtMost<A>(up, limit), Broadcast(-limit));
       return Round<kRounding, A>(g * Sigmoid<A>(g * alpha)) * (u + up_offset);
     }
   }

@@ -16,7 +16,8 @@ void ExpAll(const A* x, A* y, int64_t size) {
   T* to = reinterpret_cast<T*>(y);
   for (int64_t i = 0; i < size; i += kLanes) {
     const int n = static_cast<int>(size - i < kLanes ? size - i : kLanes);
-    StorePart<A>(to + i, ExpOfNonPositive(LoadPart<A>(from + i, n)), n);
+    StorePart<A>(to + i, ExpOfNonPositive(LoadPart<A>(from + i, n), Broadcast(kLowestExponent<A>)),
+                 n);
   }
 }
 
