@@ -76,9 +76,11 @@ inline double SumOfSquares(int64_t size, Step step) {
   return Total(first.Sum() + second.Sum());
 }
 
-// The first pass can fetch the lines of y that the second one is going to write. That pays where y
-// comes from memory and costs where it lies in cache, so it is done for large tensors only.
-constexpr int64_t kPrefetchBytes = 1 << 20;
+// Where y comes from memory, it pays to fetch its lines in the first pass, beside the reads of x;
+// where it lies in cache that costs. So it is done for large tensors only, in one of two ways: wide
+// types copy x to y, so that the second pass touches one row less of the first-level cache; the
+// others prefetch, since a copy would convert.
+constexpr int64_t kLargeBytes = 1 << 20;
 
 template <typename T>
 inline void PrefetchForWrite(const T* p, int64_t i, int n) {
@@ -96,6 +98,19 @@ struct LoadStep {
   template <bool kPart>
   typename Simd<A>::Vec operator()(int64_t i, int n) const {
     return LoadSome<kPart, A>(x + i, n);
+  }
+};
+
+template <typename A, typename T>
+struct CopyStep {
+  const T* x;
+  T* y;
+  void Prefetch(int64_t, int) const {}
+  template <bool kPart>
+  typename Simd<A>::Vec operator()(int64_t i, int n) const {
+    const typename Simd<A>::Vec v = LoadSome<kPart, A>(x + i, n);
+    StoreSome<kPart, A>(y + i, v, n);
+    return v;
   }
 };
 
@@ -154,7 +169,7 @@ void Rows(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
   const int64_t size = args.hidden_size;
   if (size == 0) return;
   const A offset = Round<kRounding, A>(Broadcast(static_cast<A>(args.offset)))[0];
-  const bool prefetch = size * args.rows >= kPrefetchBytes / static_cast<int64_t>(sizeof(T));
+  const bool large = size * args.rows >= kLargeBytes / static_cast<int64_t>(sizeof(T));
   for (int64_t row = begin; row < end; ++row) {
     const T* x = static_cast<const T*>(args.x) + row * size;
     T* y = static_cast<T*>(args.y) + row * size;
@@ -163,10 +178,13 @@ void Rows(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
       const T* residual = static_cast<const T*>(args.residual) + row * size;
       // Without a place of its own the sum waits in y, which has the same dtype.
       T* sum = args.sum != nullptr ? static_cast<T*>(args.sum) + row * size : y;
-      squares = SumOfSquares<A>(size, AddStep<A, T>{x, residual, sum, prefetch ? y : nullptr});
+      squares = SumOfSquares<A>(size, AddStep<A, T>{x, residual, sum, large ? y : nullptr});
       x = sum;
+    } else if (large && sizeof(T) == sizeof(A)) {
+      squares = SumOfSquares<A>(size, CopyStep<A, T>{x, y});
+      x = y;
     } else {
-      squares = SumOfSquares<A>(size, LoadStep<A, T>{x, prefetch ? y : nullptr});
+      squares = SumOfSquares<A>(size, LoadStep<A, T>{x, large ? y : nullptr});
     }
     const double mean = squares / static_cast<double>(size);
     const A rstd = static_cast<A>(1.0 / __builtin_sqrt(mean + static_cast<double>(args.epsilon)));

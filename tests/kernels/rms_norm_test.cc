@@ -212,6 +212,18 @@ TEST(RmsNorm, KeepsPrecisionOfLongRows) {
   });
 }
 
+// Tensors of a megabyte and more take another way through memory.
+TEST(RmsNorm, MatchesOracleForLargeTensors) {
+  for (const Types& types : kTypes) {
+    SCOPED_TRACE(Describe(types, 2053));
+    const int64_t rows = (1 << 20) / (2053 * DTypeSize(types.dtype)) + 1;
+    Case c = MakeCase(types, rows, 2053, 0);
+    ExpectOracle(c);
+    c.residual = RandomTensor(types.dtype, {rows, 2053}, 3);
+    ExpectOracle(c);
+  }
+}
+
 TEST(RmsNorm, AcceptsEmptyTensors) {
   for (const Types& types : kTypes) {
     ExpectOracle(MakeCase(types, 0, 16, 0));
