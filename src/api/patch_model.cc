@@ -213,7 +213,9 @@ class Run {
     auto checked = CheckModel(original, file_.proto);
     if (!checked) return std::move(checked).error();
     report_.verification.push_back(
-        "ONNX checker and shape inference accept the result; inputs and outputs are unchanged");
+        checked->notes.empty()
+            ? "ONNX checker and shape inference accept the result; inputs and outputs are unchanged"
+            : "inputs and outputs are unchanged; what the checks say of the input as well:");
     for (const std::string& note : checked->notes) report_.verification.push_back(note);
     return {};
   }

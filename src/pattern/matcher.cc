@@ -8,8 +8,6 @@
 namespace liger {
 namespace {
 
-// Operators that must have fitted before a failure at the anchor counts as a near miss.
-constexpr int kScoreBeforeAnchor = 3;
 // Arguments of an operator in a pattern, at most.
 constexpr size_t kMaxArgs = 8;
 
@@ -210,7 +208,12 @@ class Search {
     const TermId first = goal.pattern_factors.front();
     if (goal.graph_factors.empty()) {
       return Fail({first, goal.graph, nullptr, {}, {}}, [&] {
-        return "the product " + view_.Describe(goal.graph) + " has no factor for " + Name(first);
+        const auto bound = bound_.find(first);
+        return bound != bound_.end()
+                   ? Name(first) + " is " + view_.Describe(bound->second) +
+                         ", which is no factor of the product " + view_.Describe(goal.graph)
+                   : "the product " + view_.Describe(goal.graph) + " has no factor for " +
+                         Name(first);
       });
     }
     std::vector<TermId> others(goal.graph_factors.begin() + 1, goal.graph_factors.end());
@@ -250,6 +253,7 @@ class Search {
     if (const auto refusal = guards_.Check(instance_, binding.inputs, binding.attributes)) {
       return Refuse(refusal->guard, refusal->reason);
     }
+    binding.anchor = anchor_;
     binding.reassociated = reassociated_;
     result_ = std::move(binding);
     return true;
@@ -269,7 +273,7 @@ class Search {
   template <typename Reason>
   bool Fail(const Goal& goal, Reason reason) {
     // A failure at the anchor itself says something only where much of the op stood before it.
-    const bool at_anchor = IsAnchor(terms_[goal.pattern]) && score_ >= kScoreBeforeAnchor;
+    const bool at_anchor = IsAnchor(terms_[goal.pattern]) && score_ >= instance_.op->near_score;
     const TermId anchor = at_anchor ? goal.graph : anchor_;
     if (IsFurther(anchor, score_))
       *attempt_ = {score_, anchor != kNone, anchor, goal.graph, "", reason()};

@@ -27,6 +27,7 @@ struct Binding {
   std::vector<TermId> inputs;   // by position in the contract; kNone where left out
   std::vector<TermId> outputs;  // graph terms of the op's outputs
   AttributeEnv attributes;      // all of the op's attributes
+  TermId anchor = kNone;        // the graph's term at the op's rare operator
   bool reassociated = false;
 };
 

@@ -85,6 +85,7 @@ class OpFileReader {
     if (!reader_.ok()) return reader_.error();
     op_.priority = static_cast<int>(RequiredInteger(map, "priority"));
     op_.anchor = RequiredString(map, "anchor");
+    op_.near_score = static_cast<int>(RequiredInteger(map, "near_score"));
     op_.captures = OptionalStrings(map, "captures");
     op_.derived = OptionalStrings(map, "derived");
     ReadPresets(map);

@@ -12,6 +12,7 @@
 //
 //   priority: 20                  # larger fusions first: lower numbers win
 //   anchor: Mean                  # the canonical operator that makes a failed attempt a near miss
+//   near_score: 3                 # operators that must fit before a failure at the anchor itself counts
 //   captures: [epsilon]           # attributes bound to constants of the graph
 //   derived: [layout]             # attributes that a guard computes
 //   presets:                      # named sets of attribute values; T, S stand for the bound dtypes
@@ -86,6 +87,7 @@ struct OpPattern {
   std::string file;
   int priority = 0;
   std::string anchor;
+  int near_score = 0;
   std::vector<std::string> captures;
   std::vector<std::string> derived;
   std::vector<Preset> presets;

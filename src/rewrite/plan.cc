@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -116,7 +117,7 @@ class GraphPlanner {
       refused.score = attempt.score + 100;
       refused.guard = std::move(guard);
       refused.reason = std::move(reason);
-      refused.anchor = view_.term(root);
+      refused.anchor = candidate.binding.anchor;
       AddMiss(instance, root, refused);
     };
     if (!Locate(candidate)) {
@@ -256,9 +257,10 @@ class GraphPlanner {
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
       const Candidate& x = candidates_[a];
       const Candidate& y = candidates_[b];
-      const int px = x.instance->op->priority;
-      const int py = y.instance->op->priority;
-      return std::pair(px, x.rank) < std::pair(py, y.rank);
+      // A match that takes Casts or an offset in covers more nodes than one that leaves them
+      // outside.
+      return std::tuple(x.instance->op->priority, y.nodes.size(), x.rank) <
+             std::tuple(y.instance->op->priority, x.nodes.size(), y.rank);
     });
     std::vector<bool> banned(candidates_.size(), false);
     for (bool changed = true; changed;) {
@@ -338,13 +340,13 @@ class GraphPlanner {
     } else {
       for (NodeId user : value.users) {
         if (!std::binary_search(candidate.nodes.begin(), candidate.nodes.end(), user)) {
-          use = "is also read by '" + graph_.nodes[user].name + "' (" + graph_.nodes[user].op_type +
-                ")";
+          use = "is also read by " + graph_.nodes[user].op_type + " '" + UserName(user) + "'";
         }
       }
       for (const Node& node : graph_.nodes) {
         if (std::find(node.captures.begin(), node.captures.end(), inner) != node.captures.end()) {
-          use = "is captured by a body of '" + node.name + "' (" + node.op_type + ")";
+          use = "is captured by a body of " + node.op_type +
+                (node.name.empty() ? "" : " '" + node.name + "'");
         }
       }
     }
@@ -352,20 +354,26 @@ class GraphPlanner {
     refused.score = 1000;
     refused.guard = "inner_value_used";
     refused.reason = reason + use;
-    refused.anchor = view_.term(candidate.root);
+    refused.anchor = candidate.binding.anchor;
     AddMiss(*candidate.instance, candidate.root, refused);
   }
 
-  // A norm without scale whose result is at once multiplied by a row as wide is a weighted norm
+  std::string UserName(NodeId id) const {
+    const Node& node = graph_.nodes[id];
+    if (!node.name.empty() || node.outputs.empty() || node.outputs[0] == kNone) return node.name;
+    return ValueName(node.outputs[0]);
+  }
+
+  // A norm without scale whose result is at once multiplied by a stored scale is a weighted norm
   // that did not match as one. It is not rewritten: the report would hide the failure.
   void DropDegraded() {
     std::erase_if(accepted_, [&](size_t i) {
       const Candidate& candidate = candidates_[i];
       const auto& ports = candidate.instance->op->contract->inputs;
       for (size_t k = 0; k < ports.size(); ++k) {
-        if (candidate.inputs[k] == kNone &&
-            candidate.instance->op->absent.contains(std::string(ports[k].name)) &&
-            IsMultipliedByRow(candidate)) {
+        const bool left_out = candidate.inputs[k] == kNone &&
+                              candidate.instance->op->absent.contains(std::string(ports[k].name));
+        if (left_out && IsScaled(candidate)) {
           AddDegraded(candidate);
           return true;
         }
@@ -374,7 +382,7 @@ class GraphPlanner {
     });
   }
 
-  bool IsMultipliedByRow(const Candidate& candidate) const {
+  bool IsScaled(const Candidate& candidate) const {
     const Shape* shape = view_.canonicalizer().FindShape(view_.term(candidate.root));
     std::vector<ValueId> work = {candidate.root};
     while (!work.empty()) {
@@ -388,25 +396,34 @@ class GraphPlanner {
         }
         if (node.op_type != "Mul") continue;
         const ValueId other = node.inputs[node.inputs[0] == value ? 1 : 0];
-        const auto& other_shape = graph_.values[other].type.shape;
-        if (other == value || !other_shape || other_shape->empty()) continue;
-        bool is_row =
-            shape == nullptr || shape->empty() || other_shape->back().SameAs(shape->back());
-        for (size_t d = 0; d + 1 < other_shape->size(); ++d) {
-          is_row = is_row && (*other_shape)[d].value == 1;
-        }
-        if (is_row) return true;
+        if (other != value && LooksLikeScale(other, shape)) return true;
       }
     }
     return false;
   }
 
+  // A row as wide as x, or anything stored that is as wide.
+  bool LooksLikeScale(ValueId value, const Shape* of) const {
+    const Value& v = graph_.values[value];
+    if (!v.type.shape || v.type.shape->empty()) return false;
+    const bool as_wide = of == nullptr || of->empty() || v.type.shape->back().SameAs(of->back());
+    const bool is_row = std::all_of(v.type.shape->begin(), v.type.shape->end() - 1,
+                                    [](const Dim& dim) { return dim.value == 1; });
+    return as_wide && (is_row || v.is_initializer || v.is_input);
+  }
+
+  // The weighted attempt that failed on the same statistics says why.
   void AddDegraded(const Candidate& candidate) {
     NearMiss miss = MissAt(*candidate.instance, candidate.root);
     miss.degraded = true;
     miss.guard = "degraded";
     miss.reason = "only the form without scale fits, although a scale follows";
-    // The weighted attempt that failed on the same statistics says why.
+    const auto found = misses_.find({miss.module, candidate.binding.anchor});
+    if (found != misses_.end()) {
+      if (!found->second.second.guard.empty()) miss.guard = found->second.second.guard;
+      miss.reason += ": " + found->second.second.reason;
+      misses_.erase(found);
+    }
     plan_.near_misses.push_back(std::move(miss));
   }
 
@@ -573,7 +590,12 @@ class GraphPlanner {
     node.name = (root.name.empty() ? ValueName(candidate.root) : root.name) + "_" +
                 std::string(candidate.instance->op->contract->op_type);
     std::vector<const Node*> sources;
-    for (NodeId id : nodes) sources.push_back(&graph_.nodes[id]);
+    // A residual Add belongs to the layer, not to the norm: the match's own scope speaks for it.
+    for (NodeId id : nodes) {
+      const std::string path = ModulePathOf(graph_.nodes[id]);
+      const bool own = std::find(node.paths.begin(), node.paths.end(), path) != node.paths.end();
+      if (own || path.empty()) sources.push_back(&graph_.nodes[id]);
+    }
     node.metadata = CommonMetadata(sources);
     plan_.nodes.push_back(std::move(node));
   }
