@@ -203,13 +203,14 @@ Status ApplyEdit(const ModelEdit& edit, onnx::ModelProto& model) {
     model.set_ir_version(
         std::max<int64_t>(model.ir_version(), overloaded ? kIrWithOverloads : kIrWithFunctions));
   }
-  for (const auto& [key, value] : edit.metadata) {
+  for (const auto& property : edit.metadata) {
     auto& entries = *model.mutable_metadata_props();
-    const auto found = std::find_if(entries.begin(), entries.end(),
-                                    [&](const auto& entry) { return entry.key() == key; });
+    const auto found = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) {
+      return entry.key() == property.first;
+    });
     auto& entry = found != entries.end() ? *found : *entries.Add();
-    entry.set_key(key);
-    entry.set_value(value);
+    entry.set_key(property.first);
+    entry.set_value(property.second);
   }
   return {};
 }

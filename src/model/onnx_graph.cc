@@ -376,6 +376,13 @@ Result<GraphModel> BuildGraphModel(const onnx::ModelProto& model, const ModelFol
   return result;
 }
 
+Result<Graph> GraphOfFunction(const onnx::FunctionProto& function) {
+  std::vector<Graph> graphs;
+  GraphBuilder builder(graphs, nullptr);
+  if (Status added = builder.AddFunction(function); !added) return std::move(added).error();
+  return std::move(graphs.front());
+}
+
 Result<FunctionText> ParseFunctionText(std::string_view text) {
   onnx::FunctionProto proto;
   const std::string owned(text);
@@ -392,10 +399,9 @@ Result<FunctionText> ParseFunctionText(std::string_view text) {
   for (const auto& import : proto.opset_import()) {
     result.opsets[NormalDomain(import.domain())] = import.version();
   }
-  std::vector<Graph> graphs;
-  GraphBuilder builder(graphs, nullptr);
-  if (Status added = builder.AddFunction(proto); !added) return std::move(added).error();
-  result.graph = std::move(graphs.front());
+  auto graph = GraphOfFunction(proto);
+  if (!graph) return std::move(graph).error();
+  result.graph = *std::move(graph);
   for (const auto& attribute : proto.attribute_proto()) {
     if (auto converted = GraphBuilder::ConvertAttribute(attribute)) {
       result.defaults.push_back(*std::move(converted));

@@ -16,8 +16,9 @@
 #include "model/graph.h"
 
 namespace onnx {
+class FunctionProto;
 class ModelProto;
-}
+}  // namespace onnx
 
 namespace liger {
 
@@ -34,6 +35,9 @@ struct FunctionText {
   std::vector<Attribute> defaults;      // attributes with a default value
   std::map<std::string, int64_t> opsets;
 };
+
+// The body of a function as a graph without types.
+Result<Graph> GraphOfFunction(const onnx::FunctionProto& function);
 
 // Parses the text; an error carries the parser's own message with its line.
 Result<FunctionText> ParseFunctionText(std::string_view text);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "patchmap/yaml_reader.h"
+#include "pattern/guard.h"
 
 namespace liger {
 namespace {
@@ -197,7 +198,19 @@ class OpFileReader {
         return;
       }
       const auto& [key, value] = item.entries.front();
-      op_.guards.push_back({key.scalar, reader_.Strings(value, key.scalar, false)});
+      GuardSpec guard{key.scalar, reader_.Strings(value, key.scalar, false)};
+      if (!GuardEvaluator::IsKnown(guard.name)) {
+        reader_.Fail(item.position, "there is no guard '" + guard.name + "'");
+      }
+      for (const std::string& arg : guard.args) {
+        const auto& ports = op_.contract->inputs;
+        const bool is_input = std::any_of(ports.begin(), ports.end(),
+                                          [&](const Port& port) { return port.name == arg; });
+        if (!is_input && op_.contract->FindAttribute(arg) == nullptr) {
+          reader_.Fail(value.position, "the op has no input or attribute '" + arg + "'");
+        }
+      }
+      op_.guards.push_back(std::move(guard));
     }
   }
 
@@ -385,6 +398,11 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
     }
     const auto add = [&](const OpText& text, const TypeTuple& tuple, const Preset& preset,
                          const std::map<std::string, std::string>& choice, bool with_optional) {
+      // What is left out needs no Casts around it and captures nothing: those instances would only
+      // repeat others.
+      const bool captures = std::any_of(choice.begin(), choice.end(),
+                                        [](const auto& c) { return c.second == "captured"; });
+      if (!with_optional && (captures || !preset.wrap.empty())) return;
       for (const auto& [symbol, dtype] : preset.only) {
         if (tuple.Find(symbol) != dtype) return;
       }

@@ -122,10 +122,11 @@ class TextWriter {
     for (const std::string& name : report_.excluded_modules) {
       modules += (modules.empty() ? "" : ", ") + name;
     }
-    if (modules.empty()) return;
-    Line("excluded " + modules +
-         (report_.loss_ops.empty() ? " (no loss ops in the graph)"
-                                   : "; loss ops left as they are:"));
+    const bool losses = !report_.loss_ops.empty();
+    if (!modules.empty()) {
+      Line("excluded " + modules + (losses ? "" : " (no loss ops in the graph)"));
+    }
+    if (losses) Line("loss ops left as they are");
     for (const LossOpReport& loss : report_.loss_ops) Line("  " + loss.op + "  " + loss.node);
   }
 

@@ -124,6 +124,14 @@ class GraphPlanner {
       refuse("leaf", "an input has no value of its own in front of the root");
       return;
     }
+    if (!live_before_[root]) {
+      refuse("unused", "nothing uses the result");
+      return;
+    }
+    if (const ValueId other = OtherLiveOutput(candidate); other != kNone) {
+      refuse("other_output_used", "its node also gives '" + ValueName(other) + "', which is used");
+      return;
+    }
     for (Provider provider : options_.providers) {
       if (!HasKernel(*instance.op->contract, provider, instance.types)) {
         refuse("kernel", "no " + std::string(ProviderName(provider)) + " kernel for " +
@@ -143,6 +151,20 @@ class GraphPlanner {
       return;
     }
     candidates_.push_back(std::move(candidate));
+  }
+
+  // A live output, other than those the fused node gives, of a node whose output it gives: that
+  // node would have to stay and give the value a second time.
+  ValueId OtherLiveOutput(const Candidate& candidate) const {
+    for (ValueId output : candidate.outputs) {
+      if (output == kNone) continue;
+      for (ValueId other : graph_.nodes[graph_.values[output].producer].outputs) {
+        const bool given = std::find(candidate.outputs.begin(), candidate.outputs.end(), other) !=
+                           candidate.outputs.end();
+        if (other != kNone && !given && live_before_[other]) return other;
+      }
+    }
+    return kNone;
   }
 
   static std::string Types(const PatternInstance& instance) {
@@ -600,11 +622,13 @@ class GraphPlanner {
     plan_.nodes.push_back(std::move(node));
   }
 
-  // The path that most nodes of the match name; of equals the innermost.
+  // The root's path; where its node names none, that which most nodes of the match name.
   std::string PathOf(const Candidate& candidate) const {
+    std::string path = ModulePathOf(graph_.nodes[graph_.values[candidate.root].producer]);
+    if (!path.empty()) return path;
     std::map<std::string, int> votes;
     for (NodeId id : candidate.nodes) {
-      std::string path = ModulePathOf(graph_.nodes[id]);
+      path = ModulePathOf(graph_.nodes[id]);
       if (!path.empty()) ++votes[path];
     }
     const auto best =

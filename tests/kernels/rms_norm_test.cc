@@ -87,6 +87,8 @@ constexpr Types kTypes[] = {
     {DType::kF16, DType::kF32, DType::kF32, DType::kF16},
     {DType::kF16, DType::kF16, DType::kF64, DType::kF64},
     {DType::kF16, DType::kF16, DType::kF64, DType::kF16},
+    {DType::kF16, DType::kF16, DType::kF64, DType::kF32},
+    {DType::kF16, DType::kF16, DType::kF32, DType::kBF16},
     {DType::kBF16, DType::kBF16, DType::kF32, DType::kBF16},
     {DType::kBF16, DType::kBF16, DType::kF32, DType::kF32},
     {DType::kBF16, DType::kBF16, DType::kBF16, DType::kBF16},
