@@ -142,7 +142,7 @@ struct Product {
   // Rounding what is rounded already costs time only.
   static constexpr Rounding kScaleRounding = IsRounded<S>(kRounding) ? Rounding::kNone : kRounding;
   static constexpr Rounding kLastRounding =
-      sizeof(T) == 2 && IsRounded<T>(kRounding) ? Rounding::kNone : kRounding;
+      kRounding == kStorageRounding<T> ? Rounding::kNone : kRounding;
 
   template <bool kPart>
   void At(int64_t i, int n) const {

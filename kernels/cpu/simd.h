@@ -301,11 +301,18 @@ inline void StoreSome(T* p, typename Simd<A>::Vec v, int n) {
 
 enum class Rounding { kNone, kF32, kF16, kBF16 };
 
-// Whether values of storage type T are already rounded so.
+// The rounding that storing as T brings with it.
+template <typename T>
+inline constexpr Rounding kStorageRounding = sizeof(T) == 8   ? Rounding::kNone
+                                             : sizeof(T) == 4 ? Rounding::kF32
+                                             : kIsF16<T>      ? Rounding::kF16
+                                                              : Rounding::kBF16;
+
+// Whether `rounding` leaves every value of storage type T as it is.
 template <typename T>
 constexpr bool IsRounded(Rounding rounding) {
-  return rounding == Rounding::kNone || (rounding == Rounding::kF32 && sizeof(T) < 8) ||
-         (sizeof(T) == 2 && rounding == (kIsF16<T> ? Rounding::kF16 : Rounding::kBF16));
+  return rounding == Rounding::kNone || rounding == kStorageRounding<T> ||
+         (rounding == Rounding::kF32 && sizeof(T) == 2);
 }
 
 template <Rounding kRounding, typename A>

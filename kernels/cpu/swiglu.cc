@@ -17,10 +17,8 @@ struct Activation {
   using Vec = typename Simd<A>::Vec;
   static constexpr int kLanes = Simd<A>::kLanes;
   static constexpr LaneIndices<A> kIndices{};
-  static constexpr Rounding kRounding = !kRoundActivation ? Rounding::kNone
-                                        : sizeof(T) != 2  ? Rounding::kNone
-                                        : kIsF16<T>       ? Rounding::kF16
-                                                          : Rounding::kBF16;
+  static constexpr Rounding kRounding =
+      kRoundActivation && sizeof(T) == 2 ? kStorageRounding<T> : Rounding::kNone;
   A alpha;
   A gate_multiplier;
   A limit;
