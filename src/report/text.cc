@@ -40,8 +40,7 @@ class TextWriter {
     std::string why;
     for (const EvidenceReport& e : report_.evidence) {
       if (e.decided) {
-        why = e.source + (e.key.empty() ? "" : ": " + e.key + " = " + e.value) +
-              (e.place.empty() || e.place == e.source ? "" : " in " + e.place);
+        why = e.source + (e.key.empty() ? "" : ": " + e.key + " = " + e.value);
       }
     }
     if (why.empty()) why = report_.family_decided_by;
