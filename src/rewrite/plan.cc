@@ -2,48 +2,18 @@
 
 #include <algorithm>
 #include <map>
-#include <queue>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "family/module_path.h"
 #include "pattern/matcher.h"
+#include "rewrite/candidate.h"
 #include "rewrite/liveness.h"
 #include "rewrite/scope_metadata.h"
 
 namespace liger {
 namespace {
-
-// A match with the graph's own values: what it reads, what it gives, what lies between.
-struct Candidate {
-  const PatternInstance* instance = nullptr;
-  int rank = 0;  // position of the instance: lower is preferred
-  Binding binding;
-  ValueId root = kNone;
-  std::vector<ValueId> inputs;   // by contract position
-  std::vector<ValueId> outputs;  // by contract position; [0] is the root
-  std::vector<ValueId> inner;    // must be dead after the rewrite
-  std::vector<NodeId> nodes;     // that compute root and inner values
-  Precision precision = Precision::kExact;
-};
-
-bool IsHalf(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
-
-// Kernels accumulate in f32 at least: a preset that computes in a half type is computed wider.
-Precision PrecisionOf(const PatternInstance& instance, const Binding& binding) {
-  if (binding.reassociated) return Precision::kReassociated;
-  if (const auto stash = binding.attributes.find("stash_type"); stash != binding.attributes.end()) {
-    const auto* code = std::get_if<int64_t>(&stash->second);
-    if (code != nullptr) {
-      const auto dtype = static_cast<DType>(*code);
-      const DType activation = instance.types.front().dtype;
-      if (IsHalf(dtype)) return Precision::kRaised;
-      if (activation == DType::kF64 && dtype == DType::kF32) return Precision::kRaised;
-    }
-  }
-  return Precision::kExact;
-}
 
 // Plans one graph of the model.
 class GraphPlanner {
@@ -120,7 +90,7 @@ class GraphPlanner {
       refused.anchor = candidate.binding.anchor;
       AddMiss(instance, root, refused);
     };
-    if (!Locate(candidate)) {
+    if (!Locate(view_, candidate)) {
       refuse("leaf", "an input has no value of its own in front of the root");
       return;
     }
@@ -146,7 +116,7 @@ class GraphPlanner {
                           : "the graph multiplies in another order than the kernel");
       return;
     }
-    if (const std::string placement = PlacementConflict(candidate); !placement.empty()) {
+    if (const std::string placement = PlacementConflict(graph_, candidate); !placement.empty()) {
       refuse("placement", "its nodes are annotated for different placements: " + placement);
       return;
     }
@@ -174,97 +144,6 @@ class GraphPlanner {
       text += std::string(binding.symbol) + "=" + std::string(DTypeName(binding.dtype));
     }
     return text;
-  }
-
-  // Walks from the root to the leaves. Values that only lead to constants or shapes are not part of
-  // the match: they stay if something else needs them.
-  bool Locate(Candidate& candidate) {
-    const TermStore& terms = view_.terms();
-    std::unordered_map<TermId, ValueId> leaves;
-    for (TermId input : candidate.binding.inputs) {
-      if (input != kNone) leaves[input] = kNone;
-    }
-    std::unordered_set<TermId> interior;
-    std::vector<TermId> term_work = {view_.term(candidate.root)};
-    while (!term_work.empty()) {
-      const TermId id = term_work.back();
-      term_work.pop_back();
-      if (leaves.contains(id) || !interior.insert(id).second) continue;
-      for (TermId arg : terms[id].args) {
-        if (arg != kNone) term_work.push_back(arg);
-      }
-    }
-    candidate.outputs.assign(candidate.instance->op->contract->outputs.size(), kNone);
-    candidate.outputs[0] = candidate.root;
-    std::unordered_set<ValueId> seen = {candidate.root};
-    std::unordered_set<NodeId> nodes;
-    std::vector<ValueId> work = {candidate.root};
-    while (!work.empty()) {
-      const ValueId value = work.back();
-      work.pop_back();
-      const NodeId producer = graph_.values[value].producer;
-      if (producer == kNone) continue;
-      nodes.insert(producer);
-      for (ValueId input : graph_.nodes[producer].inputs) {
-        if (input == kNone) continue;
-        const TermId term = view_.term(input);
-        const TermKind kind = terms[term].kind;
-        if (const auto leaf = leaves.find(term); leaf != leaves.end()) {
-          const ValueId origin = view_.Origin(input);
-          if (leaf->second == kNone || origin < leaf->second) leaf->second = origin;
-          continue;
-        }
-        if (kind == TermKind::kScalar || kind == TermKind::kInts) continue;
-        if (!interior.contains(term) || !seen.insert(input).second) continue;
-        work.push_back(input);
-        for (size_t i = 1; i < candidate.binding.outputs.size(); ++i) {
-          if (term != candidate.binding.outputs[i] || view_.alias_of(input) != kNone) continue;
-          ValueId& output = candidate.outputs[i];
-          if (output == kNone || input < output) output = input;
-        }
-        candidate.inner.push_back(input);
-      }
-    }
-    std::erase_if(candidate.inner, [&](ValueId value) {
-      return std::find(candidate.outputs.begin(), candidate.outputs.end(), value) !=
-                 candidate.outputs.end() ||
-             IsOutputTerm(candidate, view_.term(value));
-    });
-    candidate.nodes.assign(nodes.begin(), nodes.end());
-    std::sort(candidate.nodes.begin(), candidate.nodes.end());
-    for (TermId input : candidate.binding.inputs) {
-      ValueId value = kNone;
-      if (input != kNone) {
-        value = leaves[input] != kNone ? leaves[input] : view_.FirstValue(input);
-        if (value == kNone || !Precedes(value, candidate.root)) return false;
-      }
-      candidate.inputs.push_back(value);
-    }
-    for (size_t i = 1; i < candidate.binding.outputs.size(); ++i) {
-      if (candidate.binding.outputs[i] != kNone && candidate.outputs[i] == kNone) return false;
-    }
-    return true;
-  }
-
-  static bool IsOutputTerm(const Candidate& candidate, TermId term) {
-    return std::find(candidate.binding.outputs.begin(), candidate.binding.outputs.end(), term) !=
-           candidate.binding.outputs.end();
-  }
-
-  bool Precedes(ValueId value, ValueId root) const {
-    return graph_.values[value].producer < graph_.values[root].producer;
-  }
-
-  std::string PlacementConflict(const Candidate& candidate) const {
-    const std::string* seen = nullptr;
-    for (NodeId id : candidate.nodes) {
-      for (const auto& [key, value] : graph_.nodes[id].metadata) {
-        if (key != kPlacementKey) continue;
-        if (seen != nullptr && *seen != value) return *seen + " and " + value;
-        seen = &value;
-      }
-    }
-    return "";
   }
 
   static Replacement AsReplacement(const Candidate& candidate) {
@@ -646,85 +525,11 @@ class GraphPlanner {
     return replacements;
   }
 
-  // Orders what remains of the graph together with the new nodes; keeps the file's order wherever
-  // that is topological. False if there is a cycle.
+  // False if the nodes from `first` on close a cycle.
   bool Order(size_t first) {
-    const std::vector<Replacement> replacements = Replacements(first);
-    const std::vector<bool> live = LiveValues(graph_, replacements);
-    std::vector<int> made_by(graph_.values.size(), kNone);  // unit that makes the value
-    struct Unit {
-      OrderedNode node;
-      int position = 0;
-      int missing = 0;
-      std::vector<int> users;
-    };
-    std::vector<Unit> units;
-    std::vector<std::vector<ValueId>> needs;
-    std::unordered_set<ValueId> replaced;
-    for (size_t i = 0; i < replacements.size(); ++i) {
-      Unit unit;
-      unit.node = {true, static_cast<int>(first + i)};
-      for (ValueId output : replacements[i].outputs) {
-        if (output == kNone) continue;
-        replaced.insert(output);
-        made_by[output] = static_cast<int>(units.size());
-        unit.position = std::max(unit.position, graph_.values[output].producer);
-      }
-      // The root's place, not that of a sum that it also gives: uses of the sum move behind it.
-      needs.push_back(replacements[i].inputs);
-      units.push_back(std::move(unit));
-    }
-    std::unordered_set<ValueId> gone;  // values that nothing makes any more
-    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      const Node& node = graph_.nodes[n];
-      const bool is_live = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) {
-        return v != kNone && live[v] && !replaced.contains(v);
-      });
-      const bool was_dead = std::none_of(node.outputs.begin(), node.outputs.end(),
-                                         [&](ValueId v) { return v != kNone && live_before_[v]; });
-      const auto lost = [&](ValueId v) { return v != kNone && gone.contains(v); };
-      const bool keeps =
-          is_live || (was_dead && std::none_of(node.inputs.begin(), node.inputs.end(), lost) &&
-                      std::none_of(node.captures.begin(), node.captures.end(), lost));
-      if (!keeps) {
-        for (ValueId output : node.outputs) {
-          if (output != kNone && !replaced.contains(output)) gone.insert(output);
-        }
-        continue;
-      }
-      Unit unit;
-      unit.node = {false, static_cast<int>(n)};
-      unit.position = static_cast<int>(n);
-      for (ValueId output : node.outputs) {
-        if (output != kNone) made_by[output] = static_cast<int>(units.size());
-      }
-      needs.push_back(node.inputs);
-      needs.back().insert(needs.back().end(), node.captures.begin(), node.captures.end());
-      units.push_back(std::move(unit));
-    }
-    for (size_t u = 0; u < units.size(); ++u) {
-      for (ValueId need : needs[u]) {
-        if (need == kNone || made_by[need] == kNone) continue;
-        units[made_by[need]].users.push_back(static_cast<int>(u));
-        ++units[u].missing;
-      }
-    }
-    using Ready = std::pair<int, int>;
-    std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
-    for (size_t u = 0; u < units.size(); ++u) {
-      if (units[u].missing == 0) ready.push({units[u].position, static_cast<int>(u)});
-    }
-    std::vector<OrderedNode> order;
-    while (!ready.empty()) {
-      const int u = ready.top().second;
-      ready.pop();
-      order.push_back(units[u].node);
-      for (int user : units[u].users) {
-        if (--units[user].missing == 0) ready.push({units[user].position, user});
-      }
-    }
-    if (order.size() != units.size()) return false;
-    plan_.order.emplace_back(graph_.index, std::move(order));
+    auto order = OrderNodes(graph_, Replacements(first), static_cast<int>(first));
+    if (!order) return false;
+    plan_.order.emplace_back(graph_.index, *std::move(order));
     return true;
   }
 
@@ -784,10 +589,10 @@ class GraphPlanner {
   RewritePlan& plan_;
   Matcher matcher_;
   std::unordered_map<std::string, std::vector<std::pair<const PatternInstance*, int>>> by_root_;
+  const std::vector<bool> live_before_ = LiveValues(graph_, {});
   std::vector<Candidate> candidates_;
   std::vector<size_t> accepted_;
   std::map<std::pair<std::string, TermId>, std::pair<int, NearMiss>> misses_;
-  const std::vector<bool> live_before_ = LiveValues(graph_, {});
 };
 
 std::vector<DType> FloatTypes(const GraphModel& model) {

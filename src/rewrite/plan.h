@@ -19,6 +19,7 @@
 #include "model/graph.h"
 #include "pattern/lowering.h"
 #include "pattern/op_pattern.h"
+#include "rewrite/order.h"
 
 namespace liger {
 
@@ -72,13 +73,6 @@ struct AlreadyFused {
   std::string node;
   std::string path;
   int instances = 1;
-};
-
-// The nodes of a graph after the rewrite, in topological order: an index into Graph::nodes, or,
-// with `planned` set, into RewritePlan::nodes.
-struct OrderedNode {
-  bool planned = false;
-  int index = 0;
 };
 
 struct RewritePlan {
