@@ -101,11 +101,37 @@ Status List(const Arguments& arguments) {
   return {};
 }
 
+// How every JSON report starts.
+constexpr std::string_view kReportStart = "{\n  \"schema_version\":";
+
+// A report takes the place of an older report or of nothing: a slip of the hand must not cost a
+// model, its weights or its config.json.
+Status CheckReportPath(const std::string& path, const std::string& output) {
+  namespace fs = std::filesystem;
+  if (path.empty() || path == "-") return {};
+  std::error_code ignored;
+  const auto normal = [](const std::string& p) { return fs::absolute(p).lexically_normal(); };
+  if (!output.empty() &&
+      (normal(path) == normal(output) || fs::equivalent(path, output, ignored))) {
+    return Error{ErrorCode::kUsage, "'" + path + "' is named as the output and as the report", "",
+                 "give --report another path"};
+  }
+  if (!fs::is_regular_file(path, ignored)) return {};
+  std::ifstream file(path, std::ios::binary);
+  std::string start(kReportStart.size(), '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  if (file.gcount() == 0 || start == kReportStart) return {};
+  return Error{ErrorCode::kUsage,
+               "the report would overwrite '" + path + "', which is no report of this program", "",
+               "give --report another path, or remove that file first"};
+}
+
 Status WriteReport(const std::string& path, const Report& report) {
   if (path == "-") {
     std::cout << ToJson(report);
     return {};
   }
+  if (Status status = CheckReportPath(path, ""); !status) return status;
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << ToJson(report);
   file.close();
@@ -116,7 +142,22 @@ Status WriteReport(const std::string& path, const Report& report) {
   return {};
 }
 
+// The report of a run that ended before it began.
+Report UsageReport(const Arguments& arguments, const Error& error) {
+  Report report;
+  report.status = "error";
+  report.tool_version = ToolVersion();
+  report.input.path = arguments.input;
+  report.diagnostics.push_back(
+      {Diagnostic::Severity::kError, error.message, error.location, error.hint});
+  return report;
+}
+
 int Patch(Arguments& arguments) {
+  if (Status status = CheckReportPath(arguments.report, arguments.output); !status) {
+    PrintError(status.error());
+    return static_cast<int>(status.error().code);
+  }
   arguments.patch.input = arguments.input;
   if (!arguments.output.empty()) arguments.patch.output = arguments.output;
   if (!arguments.patches_dir.empty()) arguments.patch.patches_dir = arguments.patches_dir;
@@ -129,12 +170,8 @@ int Patch(Arguments& arguments) {
                             : Error{ErrorCode::kUsage,
                                     "--external-data: '" + arguments.external_data + "' is no mode",
                                     "", "known are auto, copy and hardlink"};
+    outcome.report = UsageReport(arguments, error);
     outcome.error = error;
-    outcome.report.status = "error";
-    outcome.report.tool_version = ToolVersion();
-    outcome.report.input.path = arguments.input;
-    outcome.report.diagnostics.push_back(
-        {Diagnostic::Severity::kError, error.message, error.location, error.hint});
   } else {
     arguments.patch.external_data = *mode;
     arguments.patch.providers = *providers;
@@ -185,7 +222,8 @@ int Main(int argc, char** argv) {
   app.add_option("--patches-dir", arguments.patches_dir,
                  "Folder whose ops/, lowerings/, families/ replace and extend the built-in files");
   app.add_option("--only-first", arguments.patch.only_first,
-                 "Replace only the first so many matches, for bisecting");
+                 "Replace only the first so many matches, for bisecting")
+      ->check(CLI::NonNegativeNumber);
   app.add_flag("--exact", arguments.patch.exact,
                "Refuse matches that raise precision or re-associate products");
   app.add_flag("--dry-run", arguments.patch.dry_run, "Do everything but write the model");
@@ -200,8 +238,15 @@ int Main(int argc, char** argv) {
       throw CLI::RequiredError("MODEL");
     }
   } catch (const CLI::ParseError& error) {
-    const int code = app.exit(error, std::cout, std::cerr);
-    return code == 0 ? 0 : static_cast<int>(ErrorCode::kUsage);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    const Error usage{ErrorCode::kUsage, error.what(), "", "liger-patch --help lists the options"};
+    PrintError(usage);
+    if (!arguments.report.empty()) {
+      if (Status status = WriteReport(arguments.report, UsageReport(arguments, usage)); !status) {
+        PrintError(status.error());
+      }
+    }
+    return static_cast<int>(usage.code);
   }
   if (!arguments.list.empty()) {
     if (Status status = List(arguments); !status) {
