@@ -1,6 +1,7 @@
 #include "pattern/guard.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace liger {
@@ -52,6 +53,7 @@ std::optional<GuardRefusal> GuardEvaluator::Check(const PatternInstance& instanc
       for (const std::string& name : spec.args) {
         const auto* value = std::get_if<float>(&attributes[name]);
         if (value == nullptr || !(*value >= 0)) reason = name + " is negative";
+        if (value != nullptr && !std::isfinite(*value)) reason = name + " is not finite";
       }
     } else {
       std::vector<Arg> args;
@@ -116,11 +118,12 @@ std::optional<std::string> GuardEvaluator::RotaryTables(const Arg& x, const Arg&
     }
   }
   // Which axis of x carries positions: the one along which the tables may vary. The head axis of
-  // the tables must be 1. Of the others a known length must be 1 or that of x; lengths that are not
-  // known broadcast as they do in the graph, and the kernel follows.
+  // the tables must be 1. Of the others a known length must be 1 or that of x, and none may
+  // enlarge an axis of x of which the length is known to be 1. Other lengths that are not known
+  // broadcast as they do in the graph, and the kernel follows.
   const auto compatible = [](const Dim& table_dim, const Dim& x_dim) {
-    return table_dim.value == 1 || !table_dim.is_known() || !x_dim.is_known() ||
-           table_dim.value == x_dim.value;
+    if (!table_dim.is_known()) return x_dim.value != 1;
+    return table_dim.value == 1 || !x_dim.is_known() || table_dim.value == x_dim.value;
   };
   const auto fits = [&](size_t heads, size_t positions) {  // axes counted from the end
     for (const Arg* t : {&cos, &sin}) {

@@ -102,6 +102,12 @@ class GraphPlanner {
       refuse("other_output_used", "its node also gives '" + ValueName(other) + "', which is used");
       return;
     }
+    for (ValueId output : candidate.outputs) {
+      if (output == kNone || output == root || !DependsOn(candidate, output)) continue;
+      refuse("cycle", "an input is computed from '" + ValueName(output) +
+                          "', which the fused node would give");
+      return;
+    }
     for (Provider provider : options_.providers) {
       if (!HasKernel(*instance.op->contract, provider, instance.types)) {
         refuse("kernel", "no " + std::string(ProviderName(provider)) + " kernel for " +
