@@ -190,7 +190,7 @@ class Run {
   Status Rewrite() {
     auto edit = MakeEdit(model_, plan_, *ops_, lowerings_);
     if (!edit) return std::move(edit).error();
-    edit->metadata["liger.family"] = report_.family;
+    if (!map_.structural) edit->metadata["liger.family"] = report_.family;
     edit->metadata["liger.version"] = report_.tool_version;
     std::string modules;
     for (const ResolvedModule& module : resolved_.modules) {

@@ -119,8 +119,8 @@ std::optional<std::string> GuardEvaluator::RotaryTables(const Arg& x, const Arg&
   }
   // Which axis of x carries positions: the one along which the tables may vary. The head axis of
   // the tables must be 1. Of the others a known length must be 1 or that of x, and none may
-  // enlarge an axis of x of which the length is known to be 1. Other lengths that are not known
-  // broadcast as they do in the graph, and the kernel follows.
+  // enlarge an axis of x of which the length is known to be 1. Where lengths are not known the
+  // kernel checks them: a table longer than x is an error there.
   const auto compatible = [](const Dim& table_dim, const Dim& x_dim) {
     if (!table_dim.is_known()) return x_dim.value != 1;
     return table_dim.value == 1 || !x_dim.is_known() || table_dim.value == x_dim.value;
