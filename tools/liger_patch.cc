@@ -61,7 +61,8 @@ void PrintDiagnostics(const Report& report) {
 
 Result<std::vector<Provider>> ParseProviders(const std::string& text) {
   std::vector<Provider> providers;
-  for (const std::string& name : CLI::detail::split(text, ',')) {
+  for (const std::string& part : CLI::detail::split(text, ',')) {
+    const std::string name = CLI::detail::trim_copy(part);
     const auto provider = ParseProvider(name);
     if (!provider) {
       return Error{ErrorCode::kUsage, "--providers: '" + name + "' is no provider", "",
