@@ -165,12 +165,13 @@ int Patch(Arguments& arguments) {
   const auto mode = ParseExternalDataMode(arguments.external_data);
   auto providers = ParseProviders(arguments.providers);
   PatchOutcome outcome;
-  if (!mode || !providers) {
-    const Error error = !providers
-                            ? providers.error()
-                            : Error{ErrorCode::kUsage,
-                                    "--external-data: '" + arguments.external_data + "' is no mode",
-                                    "", "known are auto, copy and hardlink"};
+  if (!mode || !providers || arguments.output == "-") {
+    Error error{ErrorCode::kUsage, "a model is not written to stdout", "", "-o wants a file name"};
+    if (!mode) {
+      error = {ErrorCode::kUsage, "--external-data: '" + arguments.external_data + "' is no mode",
+               "", "known are auto, copy and hardlink"};
+    }
+    if (!providers) error = providers.error();
     outcome.report = UsageReport(arguments, error);
     outcome.error = error;
   } else {

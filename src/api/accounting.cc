@@ -6,17 +6,6 @@
 namespace liger {
 namespace {
 
-std::string AttributeText(const Attribute::Value& value) {
-  if (const auto* i = std::get_if<int64_t>(&value)) return std::to_string(*i);
-  if (const auto* s = std::get_if<std::string>(&value)) return *s;
-  if (const auto* f = std::get_if<float>(&value)) {
-    char buffer[32];
-    std::snprintf(buffer, sizeof(buffer), "%.9g", static_cast<double>(*f));
-    return buffer;
-  }
-  return "";
-}
-
 std::string NodeName(const Graph& graph, NodeId id) {
   const Node& node = graph.nodes[id];
   if (!node.name.empty()) return node.name;
@@ -45,8 +34,7 @@ class Accountant {
       entry.form = node.instance->Form();
       entry.precision = PrecisionName(node.precision);
       entry.paths = node.paths;
-      for (const auto& [name, value] : node.attributes)
-        entry.attributes[name] = AttributeText(value);
+      entry.attributes = node.attributes;
       for (NodeId id : node.replaced) {
         entry.replaced.push_back(NodeName(model_.graphs[node.graph], id));
       }

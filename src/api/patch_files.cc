@@ -18,7 +18,15 @@ Result<PatchFiles> PatchFiles::Load(const std::optional<fs::path>& folder) {
     return Error{ErrorCode::kUsage, "the patches folder '" + folder->string() + "' is no folder",
                  folder->string(), "give a folder with ops/, lowerings/ or families/ in it"};
   }
-  for (const char* kind : {"ops", "lowerings", "families"}) {
+  constexpr const char* kKinds[] = {"ops", "lowerings", "families"};
+  if (std::none_of(std::begin(kKinds), std::end(kKinds),
+                   [&](const char* kind) { return fs::is_directory(*folder / kind, ec); })) {
+    return Error{
+        ErrorCode::kUsage,
+        "the patches folder '" + folder->string() + "' has no folder ops, lowerings or families",
+        folder->string(), "DIR/families/llama.yaml replaces the map of llama, for instance"};
+  }
+  for (const char* kind : kKinds) {
     std::vector<fs::path> paths;
     for (fs::directory_iterator it(*folder / kind, ec), end; !ec && it != end; it.increment(ec)) {
       if (it->path().extension() == ".yaml") paths.push_back(it->path());
@@ -34,12 +42,13 @@ Result<PatchFiles> PatchFiles::Load(const std::optional<fs::path>& folder) {
       }
       std::string& name =
           result.owned_.emplace_back(std::string(kind) + "/" + path.filename().string());
+      const std::string& shown = result.owned_.emplace_back(path.string());
       const auto same = std::find_if(result.files_.begin(), result.files_.end(),
                                      [&](const EmbeddedFile& file) { return file.path == name; });
       if (same != result.files_.end()) {
-        same->contents = text;
+        *same = {same->path, text, shown};
       } else {
-        result.files_.push_back({name, text});
+        result.files_.push_back({name, text, shown});
       }
     }
   }

@@ -38,6 +38,16 @@ fs::path DefaultOutput(const fs::path& input) {
   return input.parent_path() / (input.stem().string() + ".liger.onnx");
 }
 
+// As a POSIX shell reads it as one word.
+std::string Quoted(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,=+:@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
 std::map<std::string, int64_t> CountOps(const onnx::ModelProto& model) {
   std::map<std::string, int64_t> counts;
   for (const auto& node : model.graph().node()) {
@@ -194,7 +204,10 @@ class Run {
     edit->metadata["liger.version"] = report_.tool_version;
     std::string modules;
     for (const ResolvedModule& module : resolved_.modules) {
-      if (module.enabled) modules += (modules.empty() ? "" : ",") + module.name;
+      // A module of an earlier run is still in the model.
+      if (module.enabled || plan_.Already(module.name) > 0) {
+        modules += (modules.empty() ? "" : ",") + module.name;
+      }
     }
     edit->metadata["liger.modules"] = modules;
     const std::map<std::string, int64_t> before = CountOps(file_.proto);
@@ -228,6 +241,14 @@ class Run {
       Diagnose(Diagnostic::Severity::kWarning, note);
     }
     if (options_.dry_run) {
+      std::error_code ec;
+      const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
+      if (!fs::is_directory(folder, ec)) {
+        return Error{ErrorCode::kWrite,
+                     "cannot write '" + output.string() + "': the folder '" + folder.string() +
+                         "' does not exist",
+                     output.string(), "make it first"};
+      }
       report_.status = "dry_run";
       Diagnose(Diagnostic::Severity::kNote, "dry run: '" + output.string() + "' was not written");
       return {};
@@ -243,9 +264,35 @@ class Run {
     report_.runtime_gaps.push_back(
         "with libliger_ort.so registered ONNX Runtime uses the fused kernels; without it the same "
         "file runs from the function bodies");
-    report_.validation_commands.push_back("liger-patch " + output.string() +
-                                          " --dry-run   # finds nothing left to do");
+    const std::string path = output.string();
+    report_.validation_commands.push_back("liger-patch " +
+                                          Quoted(path.starts_with("-") ? "./" + path : path) +
+                                          Choices() + " --dry-run   # finds nothing left to do");
     return {};
+  }
+
+  // The options that decide what is fused, where they are not the defaults.
+  std::string Choices() const {
+    const PatchOptions defaults;
+    std::string text;
+    const auto add = [&](const std::string& flag, const std::string& value) {
+      text += " " + flag + " " + Quoted(value);
+    };
+    if (!options_.family.empty()) add("--family", options_.family);
+    if (options_.modules != defaults.modules) add("--modules", options_.modules);
+    if (options_.exclude != defaults.exclude) add("--exclude", options_.exclude);
+    if (options_.providers != defaults.providers) {
+      std::string names;
+      for (const Provider provider : options_.providers) {
+        names += (names.empty() ? "" : ",") + std::string(ProviderName(provider));
+      }
+      add("--providers", names);
+    }
+    if (options_.patches_dir) add("--patches-dir", options_.patches_dir->string());
+    // Stops at what the first run left out as well.
+    if (options_.only_first >= 0) add("--only-first", "0");
+    if (options_.exact) text += " --exact";
+    return text;
   }
 
   const PatchOptions& options_;

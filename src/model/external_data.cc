@@ -524,12 +524,19 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
   if (!missing.empty()) {
     std::string names = "'" + missing.front()->location + "'";
     if (missing.size() > 1) names += " and " + std::to_string(missing.size() - 1) + " more";
+    // Beside data files that are links out of their folder the model would not find them either.
+    const fs::path given = WithoutLinks(data.folder.given);
+    const bool lies_there =
+        std::all_of(data.files.begin(), data.files.end(),
+                    [&](const ExternalFile& file) { return IsInside(file.real_path, given); });
+    const std::string beside = !lies_there ? ""
+                                           : ", or write beside the data: -o " +
+                                                 (data.folder.given / output.filename()).string();
     return WriteError("a model in " + Quoted(folder) + " would not find its data: " + names + " (" +
                           SizeText(missing_bytes) + ") would have to be there too",
                       "add --external-data copy (shares the blocks where the file system can) or "
-                      "--external-data hardlink (same file system only), or write beside the data: "
-                      "-o " +
-                          (data.folder.given / output.filename()).string());
+                      "--external-data hardlink (same file system only)" +
+                          beside);
   }
   plan.folders.assign(new_folders.begin(), new_folders.end());
   const bool linked = std::any_of(plan.steps.begin(), plan.steps.end(), [](const auto& step) {

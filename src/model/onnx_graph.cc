@@ -1,6 +1,7 @@
 #include "model/onnx_graph.h"
 
 #include <onnx/defs/parser.h>
+#include <onnx/defs/schema.h>
 #include <onnx/onnx_pb.h>
 #include <onnx/shape_inference/implementation.h>
 
@@ -320,6 +321,7 @@ class GraphBuilder {
     const Node& node = graphs_[index].nodes[node_id];
     if (node.op_type != "Constant" || !node.domain.empty() || node.outputs.empty()) return;
     const ValueId output = node.outputs[0];
+    if (output == kNone) return;
     for (const onnx::AttributeProto& attribute : proto.attribute()) {
       if (attribute.type() == onnx::AttributeProto::TENSOR && attribute.ref_attr_name().empty()) {
         graphs_[index].values[output].type = TypeOf(attribute.t());
@@ -389,8 +391,19 @@ Result<FunctionText> ParseFunctionText(std::string_view text) {
   onnx::OnnxParser parser(owned.c_str());
   const auto status = parser.Parse(proto);
   if (!status.IsOK()) {
-    return Error{ErrorCode::kUsage, "the function text cannot be parsed: " + status.ErrorMessage(),
-                 "", "the syntax is that of onnx.parser.parse_function"};
+    std::string why = status.ErrorMessage();
+    std::replace(why.begin(), why.end(), '\n', ' ');  // a message is one line
+    while (!why.empty() && why.back() == ' ') why.pop_back();
+    return Error{ErrorCode::kUsage, "the function text cannot be parsed: " + why, "",
+                 "the syntax is that of onnx.parser.parse_function"};
+  }
+  for (const onnx::NodeProto& node : proto.node()) {
+    if (NormalDomain(node.domain()).empty() &&
+        onnx::OpSchemaRegistry::Schema(node.op_type(), onnx::ONNX_DOMAIN) == nullptr) {
+      return Error{ErrorCode::kUsage,
+                   "the function text uses '" + node.op_type() + "', which is no ONNX operator", "",
+                   "operators of other domains need their domain in front"};
+    }
   }
   FunctionText result;
   result.domain = NormalDomain(proto.domain());

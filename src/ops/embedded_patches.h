@@ -16,6 +16,10 @@ namespace liger {
 struct EmbeddedFile {
   std::string_view path;      // "ops/rms_norm.yaml"
   std::string_view contents;  // byte for byte
+  std::string_view origin{};  // the file on disk that replaced it; empty if it is built in
+
+  // For messages.
+  std::string_view shown() const { return origin.empty() ? path : origin; }
 };
 
 std::span<const EmbeddedFile> EmbeddedPatches();

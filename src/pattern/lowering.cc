@@ -10,9 +10,9 @@ Result<LoweringSet> LoweringSet::Load(std::span<const EmbeddedFile> files) {
   LoweringSet set;
   for (const EmbeddedFile& file : files) {
     if (!file.path.starts_with("lowerings/")) continue;
-    auto root = ParseYaml(file.path, file.contents);
+    auto root = ParseYaml(file.shown(), file.contents);
     if (!root) return std::move(root).error();
-    YamlReader reader(file.path);
+    YamlReader reader(file.shown());
     YamlMap map = reader.Map(*root, "the lowering file");
     reader.Require(map, "schema_version");
     const YamlNode* list = reader.Require(map, "lowerings");

@@ -315,11 +315,11 @@ Result<OpPatternSet> OpPatternSet::Load(std::span<const EmbeddedFile> files) {
   OpPatternSet set;
   for (const EmbeddedFile& file : files) {
     if (!file.path.starts_with("ops/")) continue;
-    auto root = ParseYaml(file.path, file.contents);
+    auto root = ParseYaml(file.shown(), file.contents);
     if (!root) return std::move(root).error();
     OpPattern& op = set.ops_.emplace_back();
-    op.file = file.path;
-    if (Status status = OpFileReader(file.path, op).Read(*root); !status) return status.error();
+    op.file = file.shown();
+    if (Status status = OpFileReader(file.shown(), op).Read(*root); !status) return status.error();
     for (int64_t opset = kFirstOpset; opset <= 28; ++opset) {
       if (std::none_of(op.texts.begin(), op.texts.end(),
                        [&](const OpText& t) { return t.Covers(opset); })) {

@@ -12,10 +12,10 @@
 //
 //   priority: 20                  # larger fusions first: lower numbers win
 //   anchor: Mean                  # the canonical operator that makes a failed attempt a near miss
-//   near_score: 3                 # operators that must fit before a failure at the anchor itself counts
-//   captures: [epsilon]           # attributes bound to constants of the graph
-//   derived: [layout]             # attributes that a guard computes
-//   presets:                      # named sets of attribute values; T, S stand for the bound dtypes
+//   near_score: 3                 # operators that must fit before a failure at the anchor itself
+//   counts captures: [epsilon]           # attributes bound to constants of the graph derived:
+//   [layout]             # attributes that a guard computes presets:                      # named
+//   sets of attribute values; T, S stand for the bound dtypes
 //     - {name: llama, stash_type: f32, scale_type: T}
 //     - {name: llama_f16, only: {T: f32}, wrap: {scale: f16, y: f16}, stash_type: f32, scale_type:
 //     f16}

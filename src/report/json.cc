@@ -23,6 +23,16 @@ const char* SeverityName(Diagnostic::Severity severity) {
 
 Json File(const FileReport& file) { return {{"path", file.path}, {"sha256", file.sha256}}; }
 
+Json Attributes(const std::map<std::string, Attribute::Value>& attributes) {
+  Json result = Json::object();
+  for (const auto& [name, value] : attributes) {
+    if (const auto* i = std::get_if<int64_t>(&value)) result[name] = *i;
+    if (const auto* f = std::get_if<float>(&value)) result[name] = *f;
+    if (const auto* s = std::get_if<std::string>(&value)) result[name] = *s;
+  }
+  return result;
+}
+
 Json Misses(const std::vector<MissReport>& misses) {
   Json list = Json::array();
   for (const MissReport& miss : misses) {
@@ -90,7 +100,7 @@ std::string ToJson(const Report& report) {
                                {"path", p.paths.empty() ? "" : p.paths.front()},
                                {"paths", p.paths},
                                {"form", p.form},
-                               {"attributes", p.attributes},
+                               {"attributes", Attributes(p.attributes)},
                                {"replaced", p.replaced},
                                {"precision", p.precision}});
   }

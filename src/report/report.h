@@ -57,7 +57,7 @@ struct ModuleReport {
 struct PatchedReport {
   std::string module, op, node, form, precision;
   std::vector<std::string> paths;  // one per instance, "" where unknown
-  std::map<std::string, std::string> attributes;
+  std::map<std::string, Attribute::Value> attributes;
   std::vector<std::string> replaced;  // names of removed nodes
 };
 
@@ -109,6 +109,9 @@ struct TextOptions {
 };
 
 std::string ToText(const Report& report, const TextOptions& options);
+
+// An attribute of a fused op for people: "1e-06", "BNSD".
+std::string ToText(const Attribute::Value& value);
 
 // Pretty-printed; docs/report.schema.json describes it.
 std::string ToJson(const Report& report);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdio>
 
 #include "report/report.h"
 
@@ -106,7 +107,7 @@ class TextWriter {
     if (!report_.patched.empty()) Line("patched");
     for (const PatchedReport& p : report_.patched) {
       std::string line = "  " + p.op + "  " + p.node + ": " + p.form + ", " + p.precision;
-      for (const auto& [name, value] : p.attributes) line += ", " + name + "=" + value;
+      for (const auto& [name, value] : p.attributes) line += ", " + name + "=" + ToText(value);
       Line(line + "; replaces " + std::to_string(p.replaced.size()) + " nodes");
     }
     WriteMisses("near misses (places that resemble an op and are none)", report_.near_misses);
@@ -146,6 +147,17 @@ class TextWriter {
 };
 
 }  // namespace
+
+std::string ToText(const Attribute::Value& value) {
+  if (const auto* i = std::get_if<int64_t>(&value)) return std::to_string(*i);
+  if (const auto* s = std::get_if<std::string>(&value)) return *s;
+  if (const auto* f = std::get_if<float>(&value)) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof(buffer), "%.9g", static_cast<double>(*f));
+    return buffer;
+  }
+  return "";
+}
 
 std::string ToText(const Report& report, const TextOptions& options) {
   return TextWriter(report, options).Write();

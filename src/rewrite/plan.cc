@@ -191,8 +191,11 @@ class GraphPlanner {
       std::sort(accepted_.begin(), accepted_.end(),
                 [&](size_t a, size_t b) { return candidates_[a].root < candidates_[b].root; });
       const int64_t room = options_.only_first - static_cast<int64_t>(plan_.nodes.size());
-      if (static_cast<int64_t>(accepted_.size()) > room)
-        accepted_.resize(std::max<int64_t>(room, 0));
+      if (static_cast<int64_t>(accepted_.size()) > room) {
+        const auto kept = accepted_.begin() + std::max<int64_t>(room, 0);
+        left_out_.assign(kept, accepted_.end());
+        accepted_.erase(kept, accepted_.end());
+      }
     }
     std::sort(accepted_.begin(), accepted_.end(), [&](size_t a, size_t b) {
       return graph_.values[candidates_[a].root].producer <
@@ -297,13 +300,14 @@ class GraphPlanner {
       work.pop_back();
       for (NodeId user : graph_.values[value].users) {
         const Node& node = graph_.nodes[user];
+        if (node.outputs.empty() || node.outputs[0] == kNone) continue;
         if (node.op_type == "Cast" || node.op_type == "CastLike" || node.op_type == "Identity") {
           work.push_back(node.outputs[0]);
           continue;
         }
-        if (node.op_type != "Mul") continue;
+        if (node.op_type != "Mul" || node.inputs.size() != 2) continue;
         const ValueId other = node.inputs[node.inputs[0] == value ? 1 : 0];
-        if (other != value && LooksLikeScale(other, shape)) return true;
+        if (other != kNone && other != value && LooksLikeScale(other, shape)) return true;
       }
     }
     return false;
@@ -313,7 +317,9 @@ class GraphPlanner {
   bool LooksLikeScale(ValueId value, const Shape* of) const {
     const Value& v = graph_.values[value];
     if (!v.type.shape || v.type.shape->empty()) return false;
-    const bool as_wide = of == nullptr || of->empty() || v.type.shape->back().SameAs(of->back());
+    const Dim& width = v.type.shape->back();
+    const bool as_wide = of == nullptr || of->empty() || !of->back().is_known() ||
+                         !width.is_known() || width.value == of->back().value;
     const bool is_row = std::all_of(v.type.shape->begin(), v.type.shape->end() - 1,
                                     [](const Dim& dim) { return dim.value == 1; });
     return as_wide && (is_row || v.is_initializer || v.is_input);
@@ -358,9 +364,17 @@ class GraphPlanner {
   }
 
   void KeepNearMisses() {
-    // A failed attempt whose place an accepted match covers is no miss.
+    for (size_t i : left_out_) {
+      NearMiss miss = MissAt(*candidates_[i].instance, candidates_[i].root);
+      miss.guard = "only_first";
+      miss.reason = "it matches, and is left out by --only-first";
+      plan_.near_misses.push_back(std::move(miss));
+    }
+    // A failed attempt whose place a match covers is no miss.
+    std::vector<size_t> matches = accepted_;
+    matches.insert(matches.end(), left_out_.begin(), left_out_.end());
     std::set<std::pair<std::string, TermId>> covered;
-    for (size_t i : accepted_) {
+    for (size_t i : matches) {
       const Candidate& candidate = candidates_[i];
       const std::string module(candidate.instance->op->contract->module);
       covered.insert({module, view_.term(candidate.root)});
@@ -598,6 +612,7 @@ class GraphPlanner {
   const std::vector<bool> live_before_ = LiveValues(graph_, {});
   std::vector<Candidate> candidates_;
   std::vector<size_t> accepted_;
+  std::vector<size_t> left_out_;  // by --only-first
   std::map<std::pair<std::string, TermId>, std::pair<int, NearMiss>> misses_;
 };
 

@@ -197,7 +197,6 @@ class HuggingFaceCacheTest(ExternalTest):
             with self.subTest(mode):
                 self.assert_fails(5, "is a link to", self.input, "--external-data", mode, hint="-o FOLDER/")
 
-    @unittest.expectedFailure
     def test_another_folder_without_a_choice_is_exit_5_and_the_remedy_is_one_that_works(self):
         report = self.assert_fails(5, "would not find its data", self.input, "-o", "out/m.onnx",
                                    hint="--external-data copy .*--external-data hardlink")

@@ -5,7 +5,7 @@
 import re
 
 ANNOTATIONS = {"$schema", "$defs", "title", "description"}
-TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "null": type(None)}
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None)}
 
 
 def is_type(value, name):

@@ -106,22 +106,18 @@ class ValidationCommandTest(CliTest):
         self.model()
         self.follow("model.onnx")
 
-    @unittest.expectedFailure
     def test_after_a_run_with_some_modules(self):
         self.model()
         self.follow("model.onnx", "--modules", "rms_norm")
 
-    @unittest.expectedFailure
     def test_after_a_run_with_a_chosen_family(self):
         self.model("llama/mask_ts_op17_dyn.onnx")
         self.follow("model.onnx", "--family", "any")
 
-    @unittest.expectedFailure
     def test_after_an_exact_run(self):
         self.model("llama/fp16_dynamo_op20.onnx")
         self.follow("model.onnx", "--exact")
 
-    @unittest.expectedFailure
     def test_with_a_space_in_the_path(self):
         self.model(to="my model.onnx")
         self.follow("my model.onnx")
@@ -333,7 +329,6 @@ class ChoiceTest(CliTest):
         self.assertEqual(self.patch_report("model.onnx", "--only-first", "0")["status"], "nothing_to_do")
         self.assertFalse((self.folder / "model.liger.onnx").exists())
 
-    @unittest.expectedFailure
     def test_what_only_first_leaves_out_is_missed_for_that_reason(self):
         self.model()
         report = self.patch_report("model.onnx", "--only-first", "2", "--dry-run")
@@ -366,7 +361,6 @@ class PatchesDirTest(CliTest):
         self.assertEqual((report["family"]["name"], report["helper"]), ("tiny", "tiny"))
         self.assertEqual(counts(report), COUNTS)
 
-    @unittest.expectedFailure
     def test_a_folder_without_patch_files_is_exit_2(self):
         (self.folder / "empty").mkdir()
         self.assert_fails(2, "'empty' has no folder ops, lowerings or families", "model.onnx", "--patches-dir", "empty")
@@ -384,7 +378,6 @@ class PatchesDirTest(CliTest):
                                    hint="known keys: .*modules")
         self.assertRegex(report["diagnostics"][-1]["location"], rf"families/llama\.yaml:{line}:1$")
 
-    @unittest.expectedFailure
     def test_broken_op_text_is_exit_2_with_its_line(self):
         ops = self.folder / "patches/ops"
         ops.mkdir()

@@ -15,11 +15,9 @@ def node_name(node):
     return node.name or next((o for o in node.output if o), node.op_type)
 
 
-def attribute_text(attribute):
+def attribute_value(attribute):
     value = helper.get_attribute_value(attribute)
-    if isinstance(value, bytes):
-        return value.decode()
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
+    return value.decode() if isinstance(value, bytes) else value
 
 
 class SchemaTest(CliTest):
@@ -100,7 +98,7 @@ class EveryModelTest(CliTest):
         self.assertEqual(sorted((p["op"], p["node"]) for p in report["patched"]),
                          liger_nodes(self.folder / "out.onnx"))
         for p in report["patched"]:
-            self.assertEqual(p["attributes"], {a.name: attribute_text(a) for a in new[p["node"]].attribute})
+            self.assertEqual(p["attributes"], {a.name: attribute_value(a) for a in new[p["node"]].attribute})
             self.assertEqual(p["path"], p["paths"][0])
         for op, change in report["op_counts"].items():
             domain, _, op_type = op.rpartition(".")
@@ -233,7 +231,6 @@ class StepsTest(CliTest):
                 for step in ("first.onnx", "two.onnx"):
                     self.assert_same_results(model, self.folder / step, (MODELS / name).with_suffix(".npz"))
 
-    @unittest.expectedFailure
     def test_the_stamp_keeps_the_modules_of_earlier_steps(self):
         self.model()
         self.patch("model.onnx", "--modules", "rms_norm", "-o", "first.onnx")

@@ -159,6 +159,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadFile{"{same_shape: [gate, up]}", "{same_form: [gate, up]}", "no guard 'same_form'"},
         BadFile{"{same_shape: [gate, up]}", "{same_shape: [gate, down]}", "'down'"},
         BadFile{"sigmoid = Sigmoid (wide)", "sigmoid = Sigmoid (wide", "cannot be parsed"},
+        BadFile{"= Mul (wide, sigmoid)", "= Mull (wide, sigmoid)",
+                "'Mull', which is no ONNX operator"},
         BadFile{"(gate) => (y)", "(gates) => (y)", "'gate' is not defined"},
         BadFile{"op: LigerSwiGLU", "op: LigerSwishGLU", "no kernels"},
         BadFile{"priority: 40", "priority: 40\npriority: 41", "priority"}));
