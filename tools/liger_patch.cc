@@ -1,5 +1,6 @@
 // The command line: flags to PatchOptions, a report to stdout, diagnostics to stderr, an exit code.
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -264,6 +265,10 @@ int Main(int argc, char** argv) {
 }  // namespace liger
 
 int main(int argc, char** argv) {
+  // A run makes and drops several copies of the graph, without weights: giving the pages back to the
+  // system in between costs more than it saves.
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_TOP_PAD, 16 << 20);
   try {
     return liger::Main(argc, argv);
   } catch (const std::exception& error) {

@@ -10,8 +10,7 @@
 //   3. config.json beside the model, else in the parent folder
 //   4. `model_type` or `architectures` in the model's metadata
 //   5. class names in node metadata: the outermost class of a model package decides, and only a
-//   whole
-//      model or a decoder layer, since norms and MLPs of one family are used by others
+//      whole model or a decoder layer, since norms and MLPs of one family are used by others
 //   6. parameter names: several families share them, so they only make candidates
 // All six are always looked at; what disagrees with the decision is reported.
 #pragma once

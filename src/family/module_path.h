@@ -1,8 +1,7 @@
 // Where in the source model a node came from, as the exporter wrote it.
 //
 //   ModulePathOf(node)     // "model.layers.0.input_layernorm"
-//   ModuleScopesOf(node)   // {"", my.Wrapper}, {"model", ...LlamaModel}, ...,
-//   {"model.layers.0.input_layernorm", ...}
+//   ModuleScopesOf(node)   // {"", my.Wrapper}, {"model", ...LlamaModel}, ...
 //
 // Sources: torch's and onnxscript's node metadata (name_scopes with class_hierarchy, or namespace),
 // else a node name that is a path ("/model/layers.0/input_layernorm/Pow"), which names no classes.

@@ -49,12 +49,11 @@ struct CheckReport {
 // model itself is changed in place:
 // - graph inputs and outputs have the names, order, dtypes and shapes of `original`;
 // - every value that is used is defined, every domain that is used is imported (functions
-// included),
-//   calls of local functions fit their signatures, the IR version allows functions and overloads;
+//   included), calls of local functions fit their signatures, the IR version allows functions and
+//   overloads;
 // - ONNX's checker accepts it;
 // - shape inference, strict and through local functions, accepts it, and values that both models
-// have
-//   do not change their dtype or contradict their shape.
+//   have do not change their dtype or contradict their shape.
 // An Error (kInternal) names the first fault.
 Result<CheckReport> CheckModel(const onnx::ModelProto& original, const onnx::ModelProto& rewritten,
                                const CheckOptions& options = {});

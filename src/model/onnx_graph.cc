@@ -340,13 +340,12 @@ class GraphBuilder {
 // remain.
 onnx::ModelProto InferTypes(const onnx::ModelProto& model) {
   onnx::ModelProto copy = StripWeights(model, kInferenceKeepBytes);
-  onnx::ModelProto declared = copy;
   try {
     onnx::shape_inference::InferShapes(
         copy, onnx::OpSchemaRegistry::Instance(),
         onnx::ShapeInferenceOptions(/*check_type=*/false, /*error_mode=*/0, /*data_prop=*/true));
   } catch (const std::exception&) {
-    return declared;
+    return StripWeights(model, kInferenceKeepBytes);
   }
   return copy;
 }

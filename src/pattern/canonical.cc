@@ -514,6 +514,9 @@ class NodeRules {
   // An operator without rules: itself, with its attributes in order of their names.
   std::vector<TermId> Generic() {
     const Node& node = *context_.node;
+    // What a node without operands gives stands in its attributes, and not every kind of attribute
+    // is held here (a sparse constant).
+    if (context_.args.empty()) return Opaque();
     std::map<std::string, Attribute::Value> attributes;
     for (const Attribute& attribute : node.attributes) {
       if (std::holds_alternative<Tensor>(attribute.value)) return Opaque();
@@ -525,6 +528,8 @@ class NodeRules {
       text += " " + name + "=";
       AppendValue(text, value);
     }
+    // Before opset 18 only the number of outputs says how long the parts of a Split are.
+    if (node.op_type == "Split") text += " of " + std::to_string(node.outputs.size());
     std::vector<TermId> outputs;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       std::vector<TermId> args(context_.args.begin(), context_.args.end());
@@ -595,6 +600,7 @@ std::optional<std::vector<TermId>> Canonicalizer::Lower(const NodeContext& conte
       }
     }
   }
+  if (context.args.size() != lowering->body.inputs.size()) return std::nullopt;
   if (lowering->last_axis_only) {
     const auto* axis = std::get_if<int64_t>(&env["axis"]);
     const Shape* shape = FindShape(context.args[0]);
@@ -603,7 +609,6 @@ std::optional<std::vector<TermId>> Canonicalizer::Lower(const NodeContext& conte
         *axis == -1 || (shape != nullptr && *axis == static_cast<int64_t>(shape->size()) - 1);
     if (!last) return std::nullopt;
   }
-  if (context.args.size() != lowering->body.inputs.size()) return std::nullopt;
   for (TermId arg : context.args) {
     if (arg == kNone) return std::nullopt;
   }

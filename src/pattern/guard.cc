@@ -94,6 +94,7 @@ std::optional<std::string> GuardEvaluator::SameShape(const Arg& a, const Arg& b)
                     a.shape->size() == b.shape->size() &&
                     std::equal(a.shape->begin(), a.shape->end(), b.shape->begin(),
                                [](const Dim& x, const Dim& y) { return x.SameAs(y); });
+  if (same && a.shape->empty()) return a.name + " has no axis: " + view_.Describe(a.term);
   if (same) return std::nullopt;
   const auto text = [](const Arg& arg) {
     return ToString(arg.shape != nullptr ? std::optional(*arg.shape) : std::nullopt);

@@ -7,25 +7,21 @@
 // and its type symbols bound to dtypes; as a term it has variables where the op has inputs and
 // captures where an attribute takes its value from the graph. Instances with equal terms are one.
 //
-// The file, beside the contract (ops/op_contract.h) that op, inputs, outputs, attributes and
-// kernels make:
+// The file, beside the contract that op, inputs, outputs, attributes and kernels make (ops/op_contract.h):
 //
 //   priority: 20                  # larger fusions first: lower numbers win
 //   anchor: Mean                  # the canonical operator that makes a failed attempt a near miss
-//   near_score: 3                 # operators that must fit before a failure at the anchor itself
-//   counts captures: [epsilon]           # attributes bound to constants of the graph derived:
-//   [layout]             # attributes that a guard computes presets:                      # named
-//   sets of attribute values; T, S stand for the bound dtypes
+//   near_score: 3                 # operators that must fit before a failure at the anchor counts
+//   captures: [epsilon]           # attributes bound to constants of the graph
+//   derived: [layout]             # attributes that a guard computes
+//   presets:                      # named sets of attribute values; T, S stand for the bound dtypes
 //     - {name: llama, stash_type: f32, scale_type: T}
-//     - {name: llama_f16, only: {T: f32}, wrap: {scale: f16, y: f16}, stash_type: f32, scale_type:
-//     f16}
-//                                 # only: for these dtypes; wrap: the graph has this input or
-//                                 output in a # narrower dtype, and exact Casts stand beside the
-//                                 fused node
+//     - {name: llama_f16, only: {T: f32}, wrap: {scale: f16, y: f16}, ...}
+//                                 # only: for these dtypes. wrap: the graph has this input or output
+//                                 # in a narrower dtype; exact Casts stand beside the fused node
 //   choices: {offset: [captured, 0]}   # tried in this order, with every preset
 //   absent: {scale: 1}            # an optional input that is left out stands for this constant
-//   guards:                       # named predicates (pattern/guard.h) and the inputs they
-//   constrain
+//   guards:                       # named predicates (pattern/guard.h) and what they constrain
 //     - {row_of: [scale, x]}
 //   pair: {input: x, second_input: second_x, output: y, second_output: second_y}   # optional
 //   texts:                        # each defines the op; presets and choices apply to all
@@ -33,7 +29,7 @@
 //       opset: 13-17              # range of the default domain in which the text is valid
 //       attributes: {table: full} # optional: values this text stands for
 //       text: |  ...
-//   bodies:                       # optional: preferred bodies; used where they mean the same term
+//   bodies:                       # optional: preferred bodies, where they mean the same term
 //     - {name: ..., opset: 23-, text: ...}
 #pragma once
 

@@ -7,13 +7,17 @@
 
 #include "base/error.h"
 
-// The canonical rules, by operator (x, y terms; c scalars; constants fold in their own dtype):
-//   Mul    x*1 = x      x*-1 = Neg x     Neg(x)*y = Neg(x*y)   operands sorted   Sum(x)*(1/length)
-//   = Mean x Add    x+0 = x      operands sorted Neg    Neg Neg x = x Recip  Recip Recip x = x
-//   Recip(1 + Exp(Neg x)) = Sigmoid x       Recip(Neg x) = Neg Recip x Pow    x^1 = x      x^2 =
-//   x*x        x^0.5 = Sqrt x        x^-0.5 = Recip Sqrt x          x^-1 = Recip x Cast   to the
-//   same dtype = x         Cast(Neg x) = Neg(Cast x) Part   Part(Neg x) = Neg(Part x)     Part(x, 0
-//   of 1) = x   Part(Concat) of equal parts = the part Concat of all parts of x in order = x
+// The canonical rules, by operator (x, y terms; constants fold in their own dtype):
+//   Mul     x*1 = x    x*-1 = Neg x    Neg(x)*y = Neg(x*y)    Sum(x)*(1/length) = Mean x
+//           operands are sorted
+//   Add     x+0 = x    operands are sorted
+//   Neg     Neg Neg x = x
+//   Recip   Recip Recip x = x    Recip Neg x = Neg Recip x    Recip(1 + Exp Neg x) = Sigmoid x
+//   Pow     x^1 = x    x^2 = x*x    x^0.5 = Sqrt x    x^-0.5 = Recip Sqrt x    x^-1 = Recip x
+//   Cast    to the same dtype, or to a wider one and back = x    Cast Neg x = Neg Cast x
+//   Part    Part Neg x = Neg Part x    part 1 of 1 = x
+//   Slice   Slice Neg x = Neg Slice x
+//   Concat  of all parts of x in order = x
 // Mul keeps its tree: which products were formed first decides the rounding in half precision. The
 // matcher looks through it (matcher.h).
 
