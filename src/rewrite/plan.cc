@@ -50,7 +50,8 @@ class GraphPlanner {
       int instances = 0;
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         // The residual sum of an add+norm is no instance of its own; a second rotated tensor is.
-        const bool application = i == 0 || contract->outputs[i].name.starts_with("second_");
+        const bool application = i == 0 || (i < contract->outputs.size() &&
+                                            contract->outputs[i].name.starts_with("second_"));
         if (node.outputs[i] != kNone && application) ++instances;
       }
       plan_.already_fused.push_back({std::string(contract->module), node.op_type, graph_.index,
@@ -178,6 +179,11 @@ class GraphPlanner {
       const std::vector<bool> live = LiveValues(graph_, replacements);
       for (size_t i : accepted_) {
         const Candidate& candidate = candidates_[i];
+        // Another match needs neither its result nor, any more, its inputs.
+        if (!live[candidate.root]) {
+          banned[i] = changed = true;
+          continue;
+        }
         for (ValueId inner : candidate.inner) {
           if (!live[inner] || IsBoundary(candidate, inner)) continue;
           banned[i] = changed = true;

@@ -445,6 +445,21 @@ TEST(NormAdversarial, LayerNormIsNoRmsNorm) {
   Expect(c, FusedOps(patched->report));
 }
 
+// The normalised value comes back through two nodes that undo one another: the norm without a scale
+// inside the norm fits too, and is no longer needed.
+TEST(NormAdversarial, DetourInsideTheNorm) {
+  Case c = With(Statistics("x", "eps", "y") +
+                "n = Div(x, y_r) u = Unsqueeze(n, zero) q = Squeeze(u, zero) y = Mul(q, w)\n");
+  Expect(c, {kNorm});
+  c.body = "xx = Cast<to = 1>(x)\n" + Statistics("xx", "eps", "y") +
+           "n = Div(xx, y_r) u = Unsqueeze(n, zero) q = Squeeze(u, zero) h = Cast<to = 10>(q) "
+           "w16 = Cast<to = 10>(w) y = Mul(h, w16)\n";
+  c.inputs = "float16[2,4,8] x";
+  c.outputs = "float16[2,4,8] y";
+  c.limit = 4e-3;
+  Expect(c, {kNorm});
+}
+
 // --- add + norm
 
 Case AddCase(const std::string& more = "") {
