@@ -1,5 +1,6 @@
 // Random edits of real exports: whatever the edit did to the function, the patched model must
-// compute the same. Seeds are fixed and printed; LIGER_MUTANTS changes their number.
+// compute the same. Seeds are fixed and printed; LIGER_MUTANTS changes their number, LIGER_MUTANT_SEED
+// the first of them, and LIGER_MUTANTS_KEEP names a folder for the mutants that fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 namespace liger::test {
 namespace {
 
-constexpr uint64_t kSeed = 20261130;
+constexpr uint64_t kSeed = 20261130;  // of the first mutant; LIGER_MUTANT_SEED is another
 constexpr int kMutants = 406;
 constexpr int kHalfMutants = 87;
 constexpr int kMaxTries = 6;         // seeds for one mutant until one gives a model that runs
@@ -278,6 +279,11 @@ bool TryMutant(const Base& base, const std::string& kind, uint64_t seed, bool ha
   return true;
 }
 
+uint64_t FirstSeed() {
+  const char* given = std::getenv("LIGER_MUTANT_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : kSeed;
+}
+
 Totals RunMutants(std::span<const char* const> names, int count, bool half) {
   std::vector<Base> bases;
   for (const char* name : names) bases.push_back(LoadBase(name));
@@ -286,7 +292,7 @@ Totals RunMutants(std::span<const char* const> names, int count, bool half) {
   for (int i = 0; i < count; ++i) {
     const std::string& kind = kinds[i % kinds.size()];
     for (int attempt = 0; attempt < kMaxTries; ++attempt) {
-      const uint64_t seed = kSeed + static_cast<uint64_t>(i) * kMaxTries + attempt;
+      const uint64_t seed = FirstSeed() + static_cast<uint64_t>(i) * kMaxTries + attempt;
       const Base& base = bases[(i / kinds.size() + i % kinds.size() + attempt) % bases.size()];
       if (base.mutator != nullptr && TryMutant(base, kind, seed, half, totals)) break;
     }
@@ -300,8 +306,8 @@ Totals RunMutants(std::span<const char* const> names, int count, bool half) {
   std::printf(
       "first seed %llu: %d mutants of %zu models, %d change the matches, %d unstable, %d "
       "wrong\n",
-      static_cast<unsigned long long>(kSeed), totals.made, totals.models.size(), totals.changed,
-      totals.unstable, totals.failed);
+      static_cast<unsigned long long>(FirstSeed()), totals.made, totals.models.size(),
+      totals.changed, totals.unstable, totals.failed);
   return totals;
 }
 
