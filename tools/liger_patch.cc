@@ -226,7 +226,11 @@ int Main(int argc, char** argv) {
                  "Folder whose ops/, lowerings/, families/ replace and extend the built-in files");
   app.add_option("--only-first", arguments.patch.only_first,
                  "Replace only the first so many matches, for bisecting")
-      ->check(CLI::NonNegativeNumber);
+      ->check([](const std::string& text) {
+        const bool is_count = !text.empty() && text.size() < 10 &&
+                              text.find_first_not_of("0123456789") == std::string::npos;
+        return is_count ? std::string() : "wants a whole number, 0 or more, not '" + text + "'";
+      });
   app.add_flag("--exact", arguments.patch.exact,
                "Refuse matches that raise precision or re-associate products");
   app.add_flag("--dry-run", arguments.patch.dry_run, "Do everything but write the model");

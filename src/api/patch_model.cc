@@ -83,6 +83,7 @@ class Run {
     if (!file) return std::move(file).error();
     file_ = *std::move(file);
     report_.input.sha256 = file_.sha256;
+    if (Status status = CheckOutputFolder(); !status) return status;
     auto external = FindExternalData(file_.proto, file_.folder);
     if (!external) return std::move(external).error();
     external_ = *std::move(external);
@@ -106,6 +107,20 @@ class Run {
       }
     }
     return {};
+  }
+
+  fs::path Output() const { return options_.output.value_or(DefaultOutput(options_.input)); }
+
+  // Found out before the work is done, not after.
+  Status CheckOutputFolder() const {
+    std::error_code ec;
+    const fs::path output = Output();
+    const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
+    if (fs::is_directory(folder, ec) || fs::exists(folder, ec)) return {};
+    return Error{ErrorCode::kWrite,
+                 "cannot write '" + output.string() + "': the folder '" + folder.string() +
+                     "' does not exist",
+                 output.string(), "create the folder, or choose another output with -o"};
   }
 
   Status Identify() {
@@ -151,8 +166,9 @@ class Run {
     auto resolved = ResolveModules(map_, options_.modules, options_.exclude, available);
     if (!resolved) return std::move(resolved).error();
     resolved_ = *std::move(resolved);
+    // The structural route turns everything on: what this version lacks stands in the table.
     for (const std::string& warning : resolved_.warnings) {
-      Diagnose(Diagnostic::Severity::kWarning, warning);
+      if (!map_.structural) Diagnose(Diagnostic::Severity::kWarning, warning);
     }
     report_.excluded_modules = resolved_.excluded;
     return {};
@@ -234,21 +250,13 @@ class Run {
   }
 
   Status Write() {
-    const fs::path output = options_.output.value_or(DefaultOutput(options_.input));
+    const fs::path output = Output();
     auto placement = PlanExternalData(external_, output, options_.external_data);
     if (!placement) return std::move(placement).error();
     for (const std::string& note : placement->notes) {
       Diagnose(Diagnostic::Severity::kWarning, note);
     }
     if (options_.dry_run) {
-      std::error_code ec;
-      const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
-      if (!fs::is_directory(folder, ec)) {
-        return Error{ErrorCode::kWrite,
-                     "cannot write '" + output.string() + "': the folder '" + folder.string() +
-                         "' does not exist",
-                     output.string(), "make it first"};
-      }
       report_.status = "dry_run";
       Diagnose(Diagnostic::Severity::kNote, "dry run: '" + output.string() + "' was not written");
       return {};

@@ -83,8 +83,9 @@ struct Node {
   std::vector<ValueId> inputs;   // kNone where an optional input is left out
   std::vector<ValueId> outputs;  // kNone where an optional output is left out
   std::vector<Attribute> attributes;
-  std::vector<int> bodies;        // indices of graphs in GraphModel::graphs
-  std::vector<ValueId> captures;  // values of this graph that the bodies use by name
+  bool has_other_attributes = false;  // of kinds that `attributes` does not hold
+  std::vector<int> bodies;            // indices of graphs in GraphModel::graphs
+  std::vector<ValueId> captures;      // values of this graph that the bodies use by name
   std::vector<std::pair<std::string, std::string>> metadata;
 
   const Attribute* FindAttribute(std::string_view attribute) const {

@@ -311,6 +311,8 @@ class GraphBuilder {
       }
       if (auto converted = ConvertAttribute(attribute)) {
         graphs_[index].nodes[node_id].attributes.push_back(*std::move(converted));
+      } else {
+        graphs_[index].nodes[node_id].has_other_attributes = true;
       }
     }
     return {};

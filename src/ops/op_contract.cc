@@ -9,8 +9,8 @@ std::string_view ProviderName(Provider provider) {
 }
 
 std::optional<Provider> ParseProvider(std::string_view name) {
-  if (name == "cpu") return Provider::kCpu;
-  if (name == "cuda") return Provider::kCuda;
+  if (name == "cpu" || name == "CPUExecutionProvider") return Provider::kCpu;
+  if (name == "cuda" || name == "CUDAExecutionProvider") return Provider::kCuda;
   return std::nullopt;
 }
 

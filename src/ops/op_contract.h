@@ -25,6 +25,7 @@ enum class Provider { kCpu, kCuda };
 
 // "cpu", "cuda".
 std::string_view ProviderName(Provider provider);
+// Also from ONNX Runtime's names, "CPUExecutionProvider".
 std::optional<Provider> ParseProvider(std::string_view name);
 
 struct Port {

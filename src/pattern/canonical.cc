@@ -50,7 +50,9 @@ class NodeRules {
 
   std::vector<TermId> Run() {
     const Node& node = *context_.node;
-    if (!node.bodies.empty() || RandomOps().contains(node.op_type)) return Opaque();
+    if (!node.bodies.empty() || node.has_other_attributes || RandomOps().contains(node.op_type)) {
+      return Opaque();
+    }
     if (!node.domain.empty() && node.domain != "com.microsoft" && node.domain != "ai.onnx.ml") {
       return Opaque();
     }

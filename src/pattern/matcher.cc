@@ -272,8 +272,10 @@ class Search {
   // `reason` gives the text; it is asked only where the attempt is worth keeping.
   template <typename Reason>
   bool Fail(const Goal& goal, Reason reason) {
-    // A failure at the anchor itself says something only where much of the op stood before it.
-    const bool at_anchor = IsAnchor(terms_[goal.pattern]) && score_ >= instance_.op->near_score;
+    // A failure at the anchor itself says something only where much of the op stood before it, and not
+    // where the other operand of a sum was tried.
+    const bool at_anchor = IsAnchor(terms_[goal.pattern]) && score_ >= instance_.op->near_score &&
+                           terms_[goal.graph].kind != TermKind::kScalar;
     const TermId anchor = at_anchor ? goal.graph : anchor_;
     if (IsFurther(anchor, score_))
       *attempt_ = {score_, anchor != kNone, anchor, goal.graph, "", reason()};

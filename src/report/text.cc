@@ -119,14 +119,16 @@ class TextWriter {
 
   void WriteLosses() {
     std::string modules;
+    bool is_loss = false;
     for (const std::string& name : report_.excluded_modules) {
       modules += (modules.empty() ? "" : ", ") + name;
+      is_loss = is_loss || name.ends_with("cross_entropy");
     }
-    const bool losses = !report_.loss_ops.empty();
     if (!modules.empty()) {
-      Line("excluded " + modules + (losses ? "" : " (no loss ops in the graph)"));
+      Line("excluded " + modules +
+           (is_loss && report_.loss_ops.empty() ? " (no loss ops in the graph)" : ""));
     }
-    if (losses) Line("loss ops left as they are");
+    if (!report_.loss_ops.empty()) Line("loss ops left as they are");
     for (const LossOpReport& loss : report_.loss_ops) Line("  " + loss.op + "  " + loss.node);
   }
 
@@ -136,6 +138,7 @@ class TextWriter {
            read.file);
     }
     if (report_.output) Line("wrote    " + Bold(report_.output->path));
+    if (report_.status == "error") Line("nothing was written");
     for (const std::string& line : report_.verification) Line("checked  " + line);
     for (const std::string& line : report_.runtime_gaps) Line("note     " + line);
     for (const std::string& line : report_.validation_commands) Line("validate " + line);
