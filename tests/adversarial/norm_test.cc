@@ -4,8 +4,6 @@
 namespace liger::test {
 namespace {
 
-using ::testing::HasSubstr;
-
 const char kNorm[] = "LigerRMSNorm";
 const char kAdd[] = "LigerAddRMSNorm";
 

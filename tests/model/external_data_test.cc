@@ -13,7 +13,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 using Kind = ExternalDataStep::Kind;
 
 // y = x * w * v with two weights, both float32 [4].
@@ -623,7 +622,8 @@ TEST(ApplyExternalData, CopiesEmptyFilesAndFilesThatAreOneHole) {
   ASSERT_OK(plan);
   ASSERT_OK(ApplyExternalData(*plan));
   EXPECT_EQ(ReadFile(folder / "out/w.bin"), "");
-  EXPECT_TRUE(ReadFile(folder / "out/v.bin") == std::string(10'000'000, '\0'));
+  const std::vector<char> zeros(10'000'000, '\0');
+  EXPECT_TRUE(ReadFile(folder / "out/v.bin") == std::string_view(zeros.data(), zeros.size()));
 }
 
 // snapshots/<revision>/ holds links into blobs/, for the model as well as for its data.

@@ -15,7 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using namespace std::string_view_literals;
 
 constexpr char kModel[] = R"(

@@ -77,7 +77,7 @@ inline void SetEntry(onnx::TensorProto& tensor, const std::string& key, const st
 
 // Makes `tensor` external with float32 elements.
 inline void MakeExternal(onnx::TensorProto& tensor, const std::string& location,
-                         std::vector<int64_t> dims, const std::string& offset = "",
+                         const std::vector<int64_t>& dims, const std::string& offset = "",
                          const std::string& length = "") {
   const std::string name = tensor.name();
   tensor.Clear();

@@ -252,7 +252,7 @@ class Edit {
     if (n < 0) return false;
     NodeProto& node = *graph_.mutable_node(n);
     const auto& choice = others.at(node.op_type());
-    const std::string op = choice[Below(static_cast<int>(choice.size()))];
+    const std::string& op = choice[Below(static_cast<int>(choice.size()))];
     const std::string old = node.op_type();
     node.set_op_type(op);
     return Note(node, old + " -> " + op);
@@ -263,8 +263,8 @@ class Edit {
     const int n = Pick({}, [&](const NodeProto& node) { return SameTypeInput(node) >= 0; });
     if (n < 0) return false;
     const NodeProto node = graph_.node(n);
-    const std::string from = node.output(0);
-    const std::string to = node.input(SameTypeInput(node));
+    const std::string& from = node.output(0);
+    const std::string& to = node.input(SameTypeInput(node));
     bool used = false;
     for (NodeProto& user : *graph_.mutable_node()) {
       for (std::string& input : *user.mutable_input()) {
@@ -517,9 +517,9 @@ class Edit {
                        [&](const NodeProto& node) { return IsFloat(node.output(0)); });
     if (n < 0) return false;
     NodeProto node = graph_.node(n);
-    const std::string op = node.op_type();
+    const std::string& op = node.op_type();
     const int32_t dtype = TypeOf(node.output(0))->dtype;
-    const std::string out = node.output(0);
+    const std::string& out = node.output(0);
     const std::string t = Fresh("t");
     const std::string u = Fresh("t");
     const auto scalar = [&](double v) { return AddConstant(dtype, {}, {v}); };

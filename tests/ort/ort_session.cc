@@ -332,9 +332,8 @@ Result<NamedTensors> OrtSession::Run(const NamedTensors& inputs,
     for (const ValueInfo& output : state_->outputs) wanted.push_back(output.name.c_str());
   }
   std::vector<OrtValue*> raw_outputs(wanted.size(), nullptr);
-  const Status status =
-      Check(Api().Run(state_->session.get(), nullptr, names.data(), raw_inputs.data(), names.size(),
-                      wanted.data(), wanted.size(), raw_outputs.data()));
+  Status status = Check(Api().Run(state_->session.get(), nullptr, names.data(), raw_inputs.data(),
+                                  names.size(), wanted.data(), wanted.size(), raw_outputs.data()));
   std::vector<Owned<OrtValue>> outputs;
   for (OrtValue* value : raw_outputs) outputs.push_back(OwnValue(value));
   if (!status) return status.error();
@@ -392,7 +391,7 @@ BoundRun::~BoundRun() = default;
 Status BoundRun::Run() {
   std::vector<OrtValue*> outputs(state_->output_names.size(), nullptr);
   // Only the session's own state changes in a run, which takes a pointer to non-const.
-  const Status status =
+  Status status =
       Check(Api().Run(const_cast<::OrtSession*>(state_->session), nullptr,
                       state_->input_names.data(), state_->inputs.data(), state_->inputs.size(),
                       state_->output_names.data(), outputs.size(), outputs.data()));
