@@ -277,22 +277,21 @@ class Search {
     const bool at_anchor = IsAnchor(terms_[goal.pattern]) && score_ >= instance_.op->near_score &&
                            terms_[goal.graph].kind != TermKind::kScalar;
     const TermId anchor = at_anchor ? goal.graph : anchor_;
-    if (IsFurther(anchor, score_))
-      *attempt_ = {score_, anchor != kNone, anchor, goal.graph, "", reason()};
+    if (IsFurther(anchor, score_)) *attempt_ = {score_, anchor, goal.graph, "", reason()};
     return false;
   }
 
   // A guard refuses a complete structure: that is further than any structural failure.
   bool Refuse(const std::string& guard, std::string reason) {
     if (IsFurther(anchor_, score_ + 1)) {
-      *attempt_ = {score_ + 1, anchor_ != kNone, anchor_, kNone, guard, std::move(reason)};
+      *attempt_ = {score_ + 1, anchor_, kNone, guard, std::move(reason)};
     }
     return false;
   }
 
+  // Attempts that never reached the op's rare operator say nothing and are not kept.
   bool IsFurther(TermId anchor, int score) const {
-    return attempt_ != nullptr &&
-           std::pair(anchor != kNone, score) > std::pair(attempt_->reached_anchor, attempt_->score);
+    return attempt_ != nullptr && anchor != kNone && score > attempt_->score;
   }
 
   // A pattern term for people: the op's input, or what the operator means.

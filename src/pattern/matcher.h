@@ -33,11 +33,10 @@ struct Binding {
 
 // The furthest that a failed match got.
 struct Attempt {
-  int score = -1;               // operators that fitted
-  bool reached_anchor = false;  // whether the op's rare operator was among them, or failed
-  TermId anchor = kNone;        // the graph's term there
-  TermId at = kNone;            // the graph's term that did not fit
-  std::string guard;            // name of the guard that refused; empty if the structure did
+  int score = -1;         // operators that fitted
+  TermId anchor = kNone;  // the graph's term at the op's rare operator; kNone: never reached
+  TermId at = kNone;      // the graph's term that did not fit
+  std::string guard;      // name of the guard that refused; empty if the structure did
   std::string reason;
 };
 

@@ -74,7 +74,7 @@ class GraphPlanner {
     Attempt attempt;
     auto binding = matcher_.Match(instance, view_.term(root), &attempt);
     if (!binding) {
-      if (attempt.reached_anchor) AddMiss(instance, root, attempt);
+      if (attempt.anchor != kNone) AddMiss(instance, root, attempt);
       return;
     }
     Candidate candidate;
