@@ -65,6 +65,7 @@ ValueId GraphView::FindAlias(const Node& node, TermId term) const {
     return kNone;
   }
   const std::vector<TermId>& args = terms()[term].args;
+  if (node.inputs[0] == kNone) return kNone;
   const bool applied = std::find(args.begin(), args.end(), terms_of_[node.inputs[0]]) != args.end();
   return applied ? kNone : FirstValue(term);
 }
