@@ -8,7 +8,7 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 // ONNX Runtime keeps the status with which a custom op refuses a node: not a leak of ours.
-extern "C" const char* __lsan_default_suppressions() {  // NOLINT: the sanitizer's name
+extern "C" [[gnu::visibility("default")]] const char* __lsan_default_suppressions() {  // NOLINT
   return "leak:libonnxruntime.so\n";
 }
 #endif
