@@ -230,12 +230,12 @@ class Run {
     const onnx::ModelProto original = StripWeights(file_.proto, kCheckKeepBytes);
     model_ = {};  // refers to the proto, which changes now
     if (Status status = ApplyEdit(*edit, file_.proto); !status) return status;
-    for (const auto& [op, count] : CountOps(file_.proto)) {
+    const std::map<std::string, int64_t> after = CountOps(file_.proto);
+    for (const auto& [op, count] : after) {
       const auto found = before.find(op);
       const int64_t old = found != before.end() ? found->second : 0;
       if (old != count) report_.op_counts[op] = {old, count};
     }
-    const std::map<std::string, int64_t> after = CountOps(file_.proto);
     for (const auto& [op, count] : before) {
       if (!after.contains(op)) report_.op_counts[op] = {count, 0};
     }

@@ -207,7 +207,7 @@ class NodeRules {
   Maybe Constant() {
     if (const auto value = Attr("value")) {
       const auto* tensor = std::get_if<Tensor>(&*value);
-      return tensor != nullptr ? ConstantTensor(*tensor) : std::nullopt;
+      return tensor != nullptr ? ConstantTerm(terms_, *tensor) : std::nullopt;
     }
     if (const auto value = Attr("value_float")) {
       if (const auto* ref = std::get_if<AttributeRef>(&*value)) {
@@ -230,8 +230,6 @@ class NodeRules {
     }
     return std::nullopt;
   }
-
-  Maybe ConstantTensor(const Tensor& tensor) { return ConstantTerm(terms_, tensor); }
 
   Maybe Sub() {
     if (Arg(1) == kNone) return std::nullopt;
@@ -561,6 +559,11 @@ std::optional<TermId> ConstantTerm(TermStore& terms, const Tensor& tensor) {
   return std::nullopt;
 }
 
+int64_t OpsetOf(const std::map<std::string, int64_t>& opsets, const std::string& domain) {
+  const auto found = opsets.find(domain);
+  return found != opsets.end() ? found->second : 1;
+}
+
 std::optional<std::vector<int64_t>> AsInts(const TermStore& terms, TermId term) {
   const Term& t = terms[term];
   if (t.kind == TermKind::kInts) return t.numbers;
@@ -628,18 +631,14 @@ std::vector<TermId> Canonicalizer::Evaluate(const Graph& body, std::span<const T
                                             const std::map<std::string, int64_t>& opsets) {
   LIGER_CHECK(inputs.size() == body.inputs.size());
   std::vector<TermId> values(body.values.size(), kNone);
-  const auto opset_of = [&](const std::string& domain) {
-    const auto found = opsets.find(domain);
-    return found != opsets.end() ? found->second : 1;
-  };
   for (size_t i = 0; i < inputs.size(); ++i) values[body.inputs[i]] = inputs[i];
   for (const Node& node : body.nodes) {
     std::vector<TermId> args;
     for (ValueId input : node.inputs) args.push_back(input == kNone ? kNone : values[input]);
     NodeContext context;
     context.node = &node;
-    context.opset = opset_of(node.domain);
-    context.default_opset = opset_of("");
+    context.opset = OpsetOf(opsets, node.domain);
+    context.default_opset = OpsetOf(opsets, "");
     context.args = args;
     context.env = &env;
     const std::vector<TermId> outputs = Canonicalize(context);

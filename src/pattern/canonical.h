@@ -76,6 +76,9 @@ class Canonicalizer {
   std::unordered_map<TermId, Shape> shapes_;
 };
 
+// The version of `domain` that is imported; 1 where none is.
+int64_t OpsetOf(const std::map<std::string, int64_t>& opsets, const std::string& domain);
+
 // A small tensor as a scalar or a list of integers; nullopt if it is neither.
 std::optional<TermId> ConstantTerm(TermStore& terms, const Tensor& tensor);
 

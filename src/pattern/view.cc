@@ -26,17 +26,13 @@ GraphView::GraphView(const GraphModel& model, int graph, Canonicalizer& canonica
     const auto id = static_cast<ValueId>(i);
     if (graph_.values[i].producer == kNone) define(id, TermOfSource(graph_.values[i], id));
   }
-  const auto opset_of = [&](const std::string& domain) {
-    const auto found = model_.opsets.find(domain);
-    return found != model_.opsets.end() ? found->second : 1;
-  };
   for (const Node& node : graph_.nodes) {
     std::vector<TermId> args;
     for (ValueId input : node.inputs) args.push_back(input == kNone ? kNone : terms_of_[input]);
     NodeContext context;
     context.node = &node;
-    context.opset = opset_of(node.domain);
-    context.default_opset = opset_of("");
+    context.opset = OpsetOf(model_.opsets, node.domain);
+    context.default_opset = OpsetOf(model_.opsets, "");
     context.args = args;
     for (ValueId output : node.outputs) {
       context.output_types.push_back(output == kNone ? ValueType{} : graph_.values[output].type);

@@ -29,8 +29,7 @@ class EditMaker {
  public:
   EditMaker(const GraphModel& model, const OpPatternSet& ops, const LoweringSet& lowerings)
       : model_(model), ops_(ops), canonicalizer_(terms_, &lowerings, &ops) {
-    const auto opset = model.opsets.find("");
-    opset_ = opset != model.opsets.end() ? opset->second : 1;
+    opset_ = OpsetOf(model.opsets, "");
   }
 
   Result<ModelEdit> Make(const RewritePlan& plan) {

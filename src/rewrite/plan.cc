@@ -678,8 +678,7 @@ Result<RewritePlan> MakePlan(const GraphModel& model, const OpPatternSet& ops,
   TermStore terms;
   Canonicalizer canonicalizer(terms, &lowerings, &ops);
   OpPatternSet::Request request;
-  const auto opset = model.opsets.find("");
-  request.opset = opset != model.opsets.end() ? opset->second : 1;
+  request.opset = OpsetOf(model.opsets, "");
   request.dtypes = FloatTypes(model);
   for (const OpPattern& op : ops.ops()) {
     if (options.modules.contains(std::string(op.contract->module))) {
