@@ -201,8 +201,8 @@ class NameTest(RecipeTest):
                     g.nodes += taken
                     g.op("Sum", "z", *[n.output[0] for n in taken], out="end")
                 else:
-                    body = helper.make_graph([*taken, helper.make_node("Sum", [n.output[0] for n in taken], ["t"], "t")],
-                                             "then", [], [helper.make_tensor_value_info("t", F32, SHAPE)])
+                    taken.append(helper.make_node("Sum", [n.output[0] for n in taken], ["t"], "t"))
+                    body = helper.make_graph(taken, "then", [], [helper.make_tensor_value_info("t", F32, SHAPE)])
                     other = helper.make_graph([helper.make_node("Identity", ["z"], ["e"], "e")], "else", [],
                                               [helper.make_tensor_value_info("e", F32, SHAPE)])
                     g.op("Greater", g.input("switch", []), g.const("nought", 0), out="condition")

@@ -193,24 +193,24 @@ def gelu_tail(g, x, p, half):
     return g.op("Mul", p + "h", p + "p", out=p + "a")
 
 
-def rope_half(g, q, cos, sin, prefix="", *, width=16, bounds=None):
-    """x1 = q[:half], x2 = q[half:], rot = Concat(-x2, x1), y = q * cos + rot * sin.
+def rope_half(g, q, cos, sin, prefix="", *, width=16, bounds=None, swap=()):
+    """x1 = q[:half], x2 = q[half:], neg = -x2, rot = Concat(neg, x1), straight = q * cos, crossed = rot * sin,
+    y = straight + crossed.
 
     bounds(start, end, x, out): writes the two slices; default: constants.
     """
-    p, half = prefix, width // 2
+    p, half, swap = prefix, width // 2, {prefix + s for s in swap}
     cut = bounds or (lambda start, end, out: g.slice(q, start, end, out))
     cut(0, half, p + "x1")
     cut(half, np.iinfo(np.int64).max, p + "x2")
     g.op("Neg", p + "x2", out=p + "neg")
     g.op("Concat", p + "neg", p + "x1", out=p + "rot", axis=-1)
-    g.op("Mul", q, cos, out=p + "straight")
-    g.op("Mul", p + "rot", sin, out=p + "crossed")
-    return g.op("Add", p + "straight", p + "crossed", out=p + "y")
+    g.pair("Mul", q, cos, p + "straight", swap)
+    g.pair("Mul", p + "rot", sin, p + "crossed", swap)
+    return g.pair("Add", p + "straight", p + "crossed", p + "y", swap)
 
 
-def tables(g, angles, prefix="", shape=None):
+def tables(g, angles):
     """cos and sin of angles [..., S, D/2], both halves alike, as exporters make them."""
-    p = prefix
-    g.op("Concat", angles, angles, out=p + "emb", axis=-1)
-    return g.op("Cos", p + "emb", out=p + "cos"), g.op("Sin", p + "emb", out=p + "sin")
+    g.op("Concat", angles, angles, out="emb", axis=-1)
+    return g.op("Cos", "emb", out="cos"), g.op("Sin", "emb", out="sin")

@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from graph import F16, F32, F64, I64, NUMPY  # noqa: F401
+from graph import NUMPY
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["LIGER_PATCH"]
@@ -31,17 +31,18 @@ LIBRARY = os.environ["LIGER_LIBRARY"]
 LIMITS = {np.dtype(np.float16): 4e-3, np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-13}
 
 
-def session(model, library=False, level="all"):
+def session(model, library=False, level="all", profile=None):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.graph_optimization_level = {"all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
                                         "none": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL}[level]
+    if profile:
+        options.enable_profiling, options.profile_file_prefix = True, str(profile)
     if library:
         options.register_custom_ops_library(LIBRARY)
-    source = model if isinstance(model, (str, pathlib.Path)) else model.SerializeToString()
-    return onnxruntime.InferenceSession(str(source) if isinstance(source, pathlib.Path) else source, options,
-                                        providers=["CPUExecutionProvider"])
+    source = str(model) if isinstance(model, pathlib.Path) else model.SerializeToString()
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
 def run(model, feeds, library=False, level="all"):

@@ -284,7 +284,7 @@ class GateTest(RecipeTest):
                         g.op("Sigmoid", "z", out="s")
                         g.op("Mul", x, "s", out="t")
                     g.output("t", SHAPE)
-                    self.refused(g.model())
+                    self.refused(g.model(), reason="no factor of the product 't'")
 
     def test_shape_of_a_factor_is_used(self):
         """A value may feed a shape slot; only inner values may not."""
