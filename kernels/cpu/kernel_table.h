@@ -9,8 +9,12 @@
 
 #include <stdint.h>
 
+#include "liger/geglu.h"
+#include "liger/group_norm.h"
+#include "liger/layer_norm.h"
 #include "liger/rms_norm.h"
 #include "liger/rope.h"
+#include "liger/softmax.h"
 #include "liger/swiglu.h"
 
 namespace liger::cpu {
@@ -20,10 +24,16 @@ struct KernelTable {
   void (*rms_norm)(const LigerRmsNormArgs& args, int64_t begin, int64_t end);
   void (*rope)(const LigerRopeArgs& args, int64_t begin, int64_t end);
   void (*swiglu)(const LigerSwiGluArgs& args, int64_t begin, int64_t end);
+  void (*layer_norm)(const LigerLayerNormArgs& args, int64_t begin, int64_t end);
+  void (*group_norm)(const LigerGroupNormArgs& args, int64_t begin, int64_t end);
+  void (*geglu)(const LigerGeGluArgs& args, int64_t begin, int64_t end);
+  void (*softmax)(const LigerSoftmaxArgs& args, int64_t begin, int64_t end);
   // The pieces that the kernels' accuracy rests on, exposed for their own tests; exp is for
   // x <= 0.
   void (*exp_f32)(const float* x, float* y, int64_t size);
   void (*exp_f64)(const double* x, double* y, int64_t size);
+  void (*normal_cdf_f32)(const float* x, float* y, int64_t size);
+  void (*normal_cdf_f64)(const double* x, double* y, int64_t size);
   void (*convert)(const void* x, int32_t from, void* y, int32_t to, int64_t size);
 };
 

@@ -5,130 +5,11 @@
 // the product. Read once per row: x, residual, scale; written: y, sum.
 #include "rms_norm.h"
 
+#include "row_sums.h"
 #include "simd.h"
 
 namespace liger::cpu::LIGER_ISA {
 namespace {
-
-// Sum of lanes in f64, so that the rounding error does not grow with the row.
-template <typename A>
-struct Accumulator;
-
-template <>
-struct Accumulator<float> {
-  F64Vec low = {}, high = {};
-  void Add(F32Vec v) {
-    low += __builtin_convertvector(Half<0>(v), F64Vec);
-    high += __builtin_convertvector(Half<1>(v), F64Vec);
-  }
-  F64Vec Sum() const { return low + high; }
-
- private:
-  template <int kHalf>
-  static Simd<double>::Float Half(F32Vec v) {
-    Simd<double>::Float half;
-    __builtin_memcpy(&half, reinterpret_cast<const char*>(&v) + kHalf * sizeof(half), sizeof(half));
-    return half;
-  }
-};
-
-template <>
-struct Accumulator<double> {
-  F64Vec sum = {};
-  void Add(F64Vec v) { sum += v; }
-  F64Vec Sum() const { return sum; }
-};
-
-inline double Total(F64Vec v) {
-  double total = 0;
-  for (int i = 0; i < Simd<double>::kLanes; ++i) total += v[i];
-  return total;
-}
-
-// Calls step(i, n) for the whole vectors (n == kLanes) and the rest of [0, size); step returns what
-// is to be squared and summed. The squares of four vectors are added in A: three roundings at most.
-template <typename A, typename Step>
-inline double SumOfSquares(int64_t size, Step step) {
-  constexpr int kLanes = Simd<A>::kLanes;
-  using Vec = typename Simd<A>::Vec;
-  Accumulator<A> first, second;
-  const auto four = [&](int64_t i) {
-    step.Prefetch(i, 4 * kLanes);
-    const Vec v0 = step.template operator()<false>(i, kLanes);
-    const Vec v1 = step.template operator()<false>(i + kLanes, kLanes);
-    const Vec v2 = step.template operator()<false>(i + 2 * kLanes, kLanes);
-    const Vec v3 = step.template operator()<false>(i + 3 * kLanes, kLanes);
-    return (v0 * v0 + v1 * v1) + (v2 * v2 + v3 * v3);
-  };
-  int64_t i = 0;
-  for (; i + 8 * kLanes <= size; i += 8 * kLanes) {
-    first.Add(four(i));
-    second.Add(four(i + 4 * kLanes));
-  }
-  for (; i + kLanes <= size; i += kLanes) {
-    const Vec v = step.template operator()<false>(i, kLanes);
-    first.Add(v * v);
-  }
-  if (i < size) {
-    const Vec v = step.template operator()<true>(i, static_cast<int>(size - i));
-    second.Add(v * v);
-  }
-  return Total(first.Sum() + second.Sum());
-}
-
-// Where y comes from memory, it pays to fetch its lines in the first pass, beside the reads of x;
-// where it lies in cache that costs. So it is done for large tensors only, in one of two ways: wide
-// types copy x to y, so that the second pass touches one row less of the first-level cache; the
-// others prefetch, since a copy would convert.
-constexpr int64_t kLargeBytes = 1 << 20;
-
-template <typename T>
-inline void PrefetchForWrite(const T* p, int64_t i, int n) {
-  if (p == nullptr) return;
-  for (int64_t byte = 0; byte < static_cast<int64_t>(n * sizeof(T)); byte += 64) {
-    __builtin_prefetch(reinterpret_cast<const char*>(p + i) + byte, 1);
-  }
-}
-
-template <typename A, typename T>
-struct LoadStep {
-  const T* x;
-  const T* prefetch;  // y, or null
-  void Prefetch(int64_t i, int n) const { PrefetchForWrite(prefetch, i, n); }
-  template <bool kPart>
-  typename Simd<A>::Vec operator()(int64_t i, int n) const {
-    return LoadSome<kPart, A>(x + i, n);
-  }
-};
-
-template <typename A, typename T>
-struct CopyStep {
-  const T* x;
-  T* y;
-  void Prefetch(int64_t, int) const {}
-  template <bool kPart>
-  typename Simd<A>::Vec operator()(int64_t i, int n) const {
-    const typename Simd<A>::Vec v = LoadSome<kPart, A>(x + i, n);
-    StoreSome<kPart, A>(y + i, v, n);
-    return v;
-  }
-};
-
-// Writes the sum, rounded to T, and returns it as it will be read back.
-template <typename A, typename T>
-struct AddStep {
-  const T* x;
-  const T* residual;
-  T* sum;
-  const T* prefetch;  // y, or null
-  void Prefetch(int64_t i, int n) const { PrefetchForWrite(prefetch, i, n); }
-  template <bool kPart>
-  typename Simd<A>::Vec operator()(int64_t i, int n) const {
-    StoreSome<kPart, A>(sum + i, LoadSome<kPart, A>(x + i, n) + LoadSome<kPart, A>(residual + i, n),
-                        n);
-    return LoadSome<kPart, A>(static_cast<const T*>(sum + i), n);
-  }
-};
 
 template <typename A, typename T, typename S, Rounding kRounding, bool kOffset>
 struct Product {
@@ -178,13 +59,13 @@ void Rows(const LigerRmsNormArgs& args, int64_t begin, int64_t end) {
       const T* residual = static_cast<const T*>(args.residual) + row * size;
       // Without a place of its own the sum waits in y, which has the same dtype.
       T* sum = args.sum != nullptr ? static_cast<T*>(args.sum) + row * size : y;
-      squares = SumOfSquares<A>(size, AddStep<A, T>{x, residual, sum, large ? y : nullptr});
+      squares = SumOf<A>(size, AddStep<A, T>{x, residual, sum, large ? y : nullptr}, Square<A>);
       x = sum;
     } else if (large && sizeof(T) == sizeof(A)) {
-      squares = SumOfSquares<A>(size, CopyStep<A, T>{x, y});
+      squares = SumOf<A>(size, CopyStep<A, T>{x, y}, Square<A>);
       x = y;
     } else {
-      squares = SumOfSquares<A>(size, LoadStep<A, T>{x, large ? y : nullptr});
+      squares = SumOf<A>(size, LoadStep<A, T>{x, large ? y : nullptr}, Square<A>);
     }
     const double mean = squares / static_cast<double>(size);
     const A rstd = static_cast<A>(1.0 / __builtin_sqrt(mean + static_cast<double>(args.epsilon)));

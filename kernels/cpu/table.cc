@@ -1,24 +1,39 @@
 // The kernel table of one instruction set, with the probes that tests use.
 #include "table.h"
 
+#include "geglu.h"
+#include "group_norm.h"
+#include "layer_norm.h"
 #include "rms_norm.h"
 #include "rope.h"
 #include "simd.h"
+#include "softmax.h"
 #include "swiglu.h"
 
 namespace liger::cpu::LIGER_ISA {
 namespace {
 
-template <typename A, typename T>
-void ExpAll(const A* x, A* y, int64_t size) {
+template <typename A, typename T, typename Function>
+void MapAll(const A* x, A* y, int64_t size, Function function) {
   constexpr int kLanes = Simd<A>::kLanes;
   const T* from = reinterpret_cast<const T*>(x);
   T* to = reinterpret_cast<T*>(y);
   for (int64_t i = 0; i < size; i += kLanes) {
     const int n = static_cast<int>(size - i < kLanes ? size - i : kLanes);
-    StorePart<A>(to + i, ExpOfNonPositive(LoadPart<A>(from + i, n), Broadcast(kLowestExponent<A>)),
-                 n);
+    StorePart<A>(to + i, function(LoadPart<A>(from + i, n)), n);
   }
+}
+
+template <typename A, typename T>
+void ExpAll(const A* x, A* y, int64_t size) {
+  MapAll<A, T>(x, y, size, [](typename Simd<A>::Vec v) {
+    return ExpOfNonPositive(v, Broadcast(kLowestExponent<A>));
+  });
+}
+
+template <typename A, typename T>
+void NormalCdfAll(const A* x, A* y, int64_t size) {
+  MapAll<A, T>(x, y, size, [](typename Simd<A>::Vec v) { return NormalCdf<A>(v); });
 }
 
 template <typename A, typename From, typename To>
@@ -64,7 +79,20 @@ void Convert(const void* x, int32_t from, void* y, int32_t to, int64_t size) {
 
 }  // namespace
 
-const KernelTable kTable = {LIGER_STRING(LIGER_ISA), RmsNorm, Rope, SwiGlu, ExpAll<float, F32>,
-                            ExpAll<double, F64>,     Convert};
+const KernelTable kTable = {
+    LIGER_STRING(LIGER_ISA),
+    RmsNorm,
+    Rope,
+    SwiGlu,
+    LayerNorm,
+    GroupNorm,
+    GeGlu,
+    Softmax,
+    ExpAll<float, F32>,
+    ExpAll<double, F64>,
+    NormalCdfAll<float, F32>,
+    NormalCdfAll<double, F64>,
+    Convert,
+};
 
 }  // namespace liger::cpu::LIGER_ISA

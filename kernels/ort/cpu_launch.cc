@@ -69,6 +69,10 @@ Status Run(OrtKernelContext* context, RangeKernel<Args> kernel, const Args& args
 constexpr double kRmsNormNanoseconds = 0.5;
 constexpr double kRopeNanoseconds = 0.6;
 constexpr double kSwiGluNanoseconds = 1.5;
+constexpr double kLayerNormNanoseconds = 0.7;
+constexpr double kGroupNormNanoseconds = 0.7;
+constexpr double kGeGluNanoseconds = 2;
+constexpr double kSoftmaxNanoseconds = 1.5;
 
 Status RunRmsNorm(OrtKernelContext* context, const LigerRmsNormArgs& args) {
   return Run(context, LigerCpuRmsNorm, args, args.rows,
@@ -84,10 +88,31 @@ Status RunSwiGlu(OrtKernelContext* context, const LigerSwiGluArgs& args) {
   return Run(context, LigerCpuSwiGlu, args, args.rows * args.width, kSwiGluNanoseconds);
 }
 
+Status RunLayerNorm(OrtKernelContext* context, const LigerLayerNormArgs& args) {
+  return Run(context, LigerCpuLayerNorm, args, args.rows,
+             static_cast<double>(args.hidden_size) * kLayerNormNanoseconds);
+}
+
+Status RunGroupNorm(OrtKernelContext* context, const LigerGroupNormArgs& args) {
+  const int64_t group = args.channels / args.num_groups * args.spatial;
+  return Run(context, LigerCpuGroupNorm, args, args.batch * args.num_groups,
+             static_cast<double>(group) * kGroupNormNanoseconds);
+}
+
+Status RunGeGlu(OrtKernelContext* context, const LigerGeGluArgs& args) {
+  return Run(context, LigerCpuGeGlu, args, args.rows * args.width, kGeGluNanoseconds);
+}
+
+Status RunSoftmax(OrtKernelContext* context, const LigerSoftmaxArgs& args) {
+  return Run(context, LigerCpuSoftmax, args, args.rows,
+             static_cast<double>(args.width) * kSoftmaxNanoseconds);
+}
+
 }  // namespace
 
 const Launchers& CpuLaunchers() {
-  static constexpr Launchers kLaunchers = {RunRmsNorm, RunRope, RunSwiGlu};
+  static constexpr Launchers kLaunchers = {RunRmsNorm,   RunRope,  RunSwiGlu, RunLayerNorm,
+                                           RunGroupNorm, RunGeGlu, RunSoftmax};
   return kLaunchers;
 }
 

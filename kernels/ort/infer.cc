@@ -105,9 +105,9 @@ Result<bool> IsPacked(OrtShapeInferContext* context) {
 
 }  // namespace
 
-Status InferRmsNorm(OrtShapeInferContext* context) { return PassOn(context, 0, 0); }
+Status InferLikeFirst(OrtShapeInferContext* context) { return PassOn(context, 0, 0); }
 
-Status InferAddRmsNorm(OrtShapeInferContext* context) {
+Status InferTwoLikeFirst(OrtShapeInferContext* context) {
   if (Status status = PassOn(context, 0, 0); !status) return status;
   return PassOn(context, 0, 1);
 }
@@ -124,7 +124,7 @@ Status InferRope(OrtShapeInferContext* context) {
   return inputs > 3 && HostRelease() >= kChecksOutputs ? PassOn(context, 3, 1) : Status();
 }
 
-Status InferSwiGlu(OrtShapeInferContext* context) {
+Status InferGated(OrtShapeInferContext* context) {
   Result<bool> packed = IsPacked(context);
   // A missing attribute is reported, with the node's name, when the kernel is made.
   if (!packed) return {};

@@ -14,9 +14,13 @@ namespace liger::ort {
 
 using InferShapes = Status (*)(OrtShapeInferContext* context);
 
-Status InferRmsNorm(OrtShapeInferContext* context);
-Status InferAddRmsNorm(OrtShapeInferContext* context);
+// One output, or two, described like the first input.
+Status InferLikeFirst(OrtShapeInferContext* context);
+Status InferTwoLikeFirst(OrtShapeInferContext* context);
+
 Status InferRope(OrtShapeInferContext* context);
-Status InferSwiGlu(OrtShapeInferContext* context);
+
+// The gated activations: like the first input, or half as wide where it is packed.
+Status InferGated(OrtShapeInferContext* context);
 
 }  // namespace liger::ort

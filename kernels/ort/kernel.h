@@ -1,7 +1,7 @@
 // A kernel as ONNX Runtime holds it: made from a node's attributes, then computed any number of
 // times, by several threads at once.
 //
-// A binding (rms_norm_op.cc, rope_op.cc, swiglu_op.cc) checks attributes when the kernel is made
+// A binding (rms_norm_op.cc, rope_op.cc, ...) checks attributes when the kernel is made
 // and shapes when it runs, fills the argument struct of kernels/include and hands it to the
 // launchers of its provider. It does no maths.
 #pragma once
@@ -14,8 +14,12 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "liger/geglu.h"
+#include "liger/group_norm.h"
+#include "liger/layer_norm.h"
 #include "liger/rms_norm.h"
 #include "liger/rope.h"
+#include "liger/softmax.h"
 #include "liger/swiglu.h"
 #include "ops/op_contract.h"
 
@@ -26,6 +30,10 @@ struct Launchers {
   Status (*rms_norm)(OrtKernelContext* context, const LigerRmsNormArgs& args);
   Status (*rope)(OrtKernelContext* context, const LigerRopeArgs& args);
   Status (*swiglu)(OrtKernelContext* context, const LigerSwiGluArgs& args);
+  Status (*layer_norm)(OrtKernelContext* context, const LigerLayerNormArgs& args);
+  Status (*group_norm)(OrtKernelContext* context, const LigerGroupNormArgs& args);
+  Status (*geglu)(OrtKernelContext* context, const LigerGeGluArgs& args);
+  Status (*softmax)(OrtKernelContext* context, const LigerSoftmaxArgs& args);
 };
 
 // On ONNX Runtime's own intra-op threads.
@@ -80,5 +88,10 @@ Result<std::unique_ptr<Kernel>> MakeRmsNorm(const NodeInfo& node);
 Result<std::unique_ptr<Kernel>> MakeAddRmsNorm(const NodeInfo& node);
 Result<std::unique_ptr<Kernel>> MakeRope(const NodeInfo& node);
 Result<std::unique_ptr<Kernel>> MakeSwiGlu(const NodeInfo& node);
+Result<std::unique_ptr<Kernel>> MakeLayerNorm(const NodeInfo& node);
+Result<std::unique_ptr<Kernel>> MakeAddLayerNorm(const NodeInfo& node);
+Result<std::unique_ptr<Kernel>> MakeGroupNorm(const NodeInfo& node);
+Result<std::unique_ptr<Kernel>> MakeGeGlu(const NodeInfo& node);
+Result<std::unique_ptr<Kernel>> MakeSoftmax(const NodeInfo& node);
 
 }  // namespace liger::ort

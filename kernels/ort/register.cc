@@ -17,10 +17,15 @@ namespace liger::ort {
 namespace {
 
 constexpr OpBinding kOps[] = {
-    {"LigerAddRMSNorm", MakeAddRmsNorm, InferAddRmsNorm},
-    {"LigerRMSNorm", MakeRmsNorm, InferRmsNorm},
+    {"LigerAddLayerNorm", MakeAddLayerNorm, InferTwoLikeFirst},
+    {"LigerAddRMSNorm", MakeAddRmsNorm, InferTwoLikeFirst},
+    {"LigerGeGLU", MakeGeGlu, InferGated},
+    {"LigerGroupNorm", MakeGroupNorm, InferLikeFirst},
+    {"LigerLayerNorm", MakeLayerNorm, InferLikeFirst},
+    {"LigerRMSNorm", MakeRmsNorm, InferLikeFirst},
     {"LigerRope", MakeRope, InferRope},
-    {"LigerSwiGLU", MakeSwiGlu, InferSwiGlu},
+    {"LigerSoftmax", MakeSoftmax, InferLikeFirst},
+    {"LigerSwiGLU", MakeSwiGlu, InferGated},
 };
 
 // One row per name under which ONNX Runtime knows a provider.
@@ -115,7 +120,10 @@ class Registry {
       const auto op = std::find_if(std::begin(kOps), std::end(kOps), [&](const OpBinding& binding) {
         return binding.op_type == contract.op_type;
       });
-      if (op == std::end(kOps)) continue;  // sessions use the function's body
+      if (op == std::end(kOps)) {
+        return Error{ErrorCode::kInternal, "no kernel is bound to " + std::string(contract.op_type),
+                     "", ""};
+      }
       for (const ProviderBinding& provider : Providers()) {
         for (const TypeTuple& types : contract.kernels) {
           if (types.provider == provider.provider) {

@@ -28,6 +28,19 @@ struct RmsNormResult {
 RmsNormResult OracleRmsNorm(const Tensor& x, const std::optional<Tensor>& residual,
                             const std::optional<Tensor>& scale, const RmsNormOptions& options);
 
+struct LayerNormOptions {
+  float epsilon = 1e-6f;
+  DType scale_type = DType::kF32;
+};
+
+RmsNormResult OracleLayerNorm(const Tensor& x, const std::optional<Tensor>& residual,
+                              const std::optional<Tensor>& scale, const std::optional<Tensor>& bias,
+                              const LayerNormOptions& options);
+
+// x: [batch, channels, ...]
+std::vector<double> OracleGroupNorm(const Tensor& x, const Tensor& scale, const Tensor& bias,
+                                    int64_t num_groups, const LayerNormOptions& options);
+
 struct RopeOptions {
   bool interleaved = false;
   bool full_table = true;
@@ -54,5 +67,20 @@ struct SwiGluOptions {
 
 std::vector<double> OracleSwiGlu(const Tensor& gate, const Tensor& up,
                                  const SwiGluOptions& options);
+
+enum class Gelu { kTanh, kExact, kSigmoid };
+
+struct GeGluOptions {
+  Gelu form = Gelu::kTanh;
+  float limit = 0;
+  float up_offset = 0;
+  Packing packing = Packing::kNone;
+  DType stash_type = DType::kF32;  // of the constants
+  bool round_activation = false;   // and up + up_offset, to the dtype, before the product
+};
+
+std::vector<double> OracleGeGlu(const Tensor& gate, const Tensor& up, const GeGluOptions& options);
+
+std::vector<double> OracleSoftmax(const Tensor& x);
 
 }  // namespace liger::test

@@ -55,6 +55,57 @@ TEST(Simd, ExpOfF64HasRelativeErrorBelow1e15) {
   });
 }
 
+// The factor of x in its exact GELU. Below -13 f32 approaches its subnormal numbers.
+TEST(Simd, NormalCdfOfF32HasRelativeErrorBelow5e7) {
+  std::vector<float> x = {0.0f,
+                          -0.0f,
+                          1e-30f,
+                          -1e-30f,
+                          std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN(),
+                          1e30f,
+                          -1e30f,
+                          -14.2f,
+                          -15.0f};
+  for (float value = -13; value <= 13; value += 1e-4f) x.push_back(value);
+  ForEachTable([&](const cpu::KernelTable& table) {
+    std::vector<float> y(x.size());
+    table.normal_cdf_f32(x.data(), y.data(), static_cast<int64_t>(x.size()));
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected = std::erfc(-static_cast<double>(x[i]) / std::sqrt(2.0)) / 2;
+      if (std::isnan(x[i])) {
+        ASSERT_TRUE(std::isnan(y[i]));
+      } else {
+        ASSERT_NEAR(y[i], expected, 5e-7 * expected + 3e-45) << x[i];
+      }
+    }
+  });
+}
+
+TEST(Simd, NormalCdfOfF64HasRelativeErrorBelow2e15) {
+  std::vector<double> x = {0.0,
+                           -0.0,
+                           1e-300,
+                           -1e-300,
+                           std::numeric_limits<double>::infinity(),
+                           -std::numeric_limits<double>::infinity(),
+                           1e300,
+                           -1e300,
+                           -38,
+                           -40};
+  for (double value = -37; value <= 37; value += 1e-4) x.push_back(value);
+  ForEachTable([&](const cpu::KernelTable& table) {
+    std::vector<double> y(x.size());
+    table.normal_cdf_f64(x.data(), y.data(), static_cast<int64_t>(x.size()));
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double expected =
+          static_cast<double>(std::erfc(-static_cast<long double>(x[i]) / std::sqrt(2.0L)) / 2);
+      ASSERT_NEAR(y[i], expected, 2e-15 * expected + 1e-320) << x[i];
+    }
+  });
+}
+
 // `values` converted from one type to the other, as doubles.
 std::vector<double> Convert(const cpu::KernelTable& table, const Tensor& from, DType to) {
   Tensor out{to, from.shape, {}};

@@ -12,18 +12,12 @@
 #ifndef LIGER_SWIGLU_H_
 #define LIGER_SWIGLU_H_
 
+#include "liger/packing.h"
 #include "liger/types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum {
-  LIGER_NOT_PACKED = 0,
-  LIGER_GATE_UP = 1,     /* [rows, gate width | up width] */
-  LIGER_UP_GATE = 2,     /* [rows, up width | gate width] */
-  LIGER_INTERLEAVED = 3, /* [rows, width pairs of (gate, up)] */
-};
 
 typedef struct LigerSwiGluArgs {
   const void* gate; /* [rows, width] of dtype; packed: [rows, 2 * width] */

@@ -1,4 +1,5 @@
-// LigerSwiGLU(gate, up?) -> y; gate, up, y: [..., width], or gate: [..., 2 * width] when packed.
+// LigerSwiGLU(gate, up?) -> y and LigerGeGLU(gate, up?) -> y.
+// gate, up, y: [..., width], or gate: [..., 2 * width] when packed.
 #include <algorithm>
 
 #include "kernel.h"
@@ -7,13 +8,13 @@
 namespace liger::ort {
 namespace {
 
-class SwiGluKernel : public Kernel {
+template <typename Args>
+class GatedKernel : public Kernel {
  public:
-  SwiGluKernel(const NodeInfo& node, const LigerSwiGluArgs& plan)
-      : label_(node.label()),
-        launchers_(node.launchers()),
-        input_count_(node.input_count()),
-        plan_(plan) {}
+  using Launcher = Status (*)(OrtKernelContext* context, const Args& args);
+
+  GatedKernel(const NodeInfo& node, Launcher launcher, const Args& plan)
+      : label_(node.label()), launcher_(launcher), input_count_(node.input_count()), plan_(plan) {}
 
   Status Compute(OrtKernelContext* context) const override {
     InputTensor gate, up;
@@ -24,7 +25,7 @@ class SwiGluKernel : public Kernel {
     if (gate.rank() == 0) return Invalid("input 'gate' has shape [], expected [..., width]");
 
     const bool packed = plan_.packed != LIGER_NOT_PACKED;
-    LigerSwiGluArgs args = plan_;
+    Args args = plan_;
     args.gate = gate.data();
     args.up = up.data();
     args.width = packed ? gate.FromEnd(0) / 2 : gate.FromEnd(0);
@@ -43,7 +44,7 @@ class SwiGluKernel : public Kernel {
     Result<OutputTensor> y = Output(context, gate, packed, args.width);
     if (!y) return y.error();
     args.y = y->data;
-    return launchers_.swiglu(context, args);
+    return launcher_(context, args);
   }
 
  private:
@@ -64,36 +65,59 @@ class SwiGluKernel : public Kernel {
   }
 
   std::string label_;
-  const Launchers& launchers_;
+  Launcher launcher_;
   size_t input_count_;
-  LigerSwiGluArgs plan_;
+  Args plan_;  // attributes and dtypes; pointers and sizes are filled in per call
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Kernel>> MakeSwiGlu(const NodeInfo& node) {
-  LigerSwiGluArgs plan{};
-  const std::pair<const char*, float*> floats[] = {{"alpha", &plan.alpha},
-                                                   {"gate_multiplier", &plan.gate_multiplier},
-                                                   {"limit", &plan.limit},
-                                                   {"up_offset", &plan.up_offset}};
-  for (const auto& [name, target] : floats) {
-    Result<float> value = node.Float(name);
-    if (!value) return value.error();
-    *target = *value;
-  }
-  if (plan.limit < 0) return node.Invalid("attribute 'limit' is negative; 0 stands for none");
+// The attributes that both ops have.
+template <typename Args>
+Status ReadCommon(const NodeInfo& node, Args& plan) {
+  Result<float> limit = node.Float("limit");
+  if (!limit) return limit.error();
+  if (*limit < 0) return node.Invalid("attribute 'limit' is negative; 0 stands for none");
+  Result<float> up_offset = node.Float("up_offset");
+  if (!up_offset) return up_offset.error();
   Result<std::string> packed = node.String("packed");
   if (!packed) return packed.error();
   Result<DType> stash_type = node.FloatType("stash_type");
   if (!stash_type) return stash_type.error();
+  plan.limit = *limit;
+  plan.up_offset = *up_offset;
   plan.packed = *packed == "none"      ? LIGER_NOT_PACKED
                 : *packed == "gate_up" ? LIGER_GATE_UP
                 : *packed == "up_gate" ? LIGER_UP_GATE
                                        : LIGER_INTERLEAVED;
   plan.dtype = static_cast<int32_t>(node.Find("T"));
   plan.stash_type = static_cast<int32_t>(*stash_type);
-  return std::unique_ptr<Kernel>(std::make_unique<SwiGluKernel>(node, plan));
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Kernel>> MakeSwiGlu(const NodeInfo& node) {
+  LigerSwiGluArgs plan{};
+  Result<float> alpha = node.Float("alpha");
+  if (!alpha) return alpha.error();
+  Result<float> gate_multiplier = node.Float("gate_multiplier");
+  if (!gate_multiplier) return gate_multiplier.error();
+  if (Status status = ReadCommon(node, plan); !status) return std::move(status).error();
+  plan.alpha = *alpha;
+  plan.gate_multiplier = *gate_multiplier;
+  return std::unique_ptr<Kernel>(
+      std::make_unique<GatedKernel<LigerSwiGluArgs>>(node, node.launchers().swiglu, plan));
+}
+
+Result<std::unique_ptr<Kernel>> MakeGeGlu(const NodeInfo& node) {
+  LigerGeGluArgs plan{};
+  Result<std::string> approximate = node.String("approximate");
+  if (!approximate) return approximate.error();
+  if (Status status = ReadCommon(node, plan); !status) return std::move(status).error();
+  plan.form = *approximate == "tanh"   ? LIGER_GELU_TANH
+              : *approximate == "none" ? LIGER_GELU_EXACT
+                                       : LIGER_GELU_SIGMOID;
+  return std::unique_ptr<Kernel>(
+      std::make_unique<GatedKernel<LigerGeGluArgs>>(node, node.launchers().geglu, plan));
 }
 
 }  // namespace liger::ort
