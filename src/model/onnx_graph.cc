@@ -3,24 +3,19 @@
 #include <onnx/defs/parser.h>
 #include <onnx/defs/schema.h>
 #include <onnx/onnx_pb.h>
-#include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_set>
 
-#include "model/check.h"
 #include "model/external_data.h"
 #include "model/tensor_decode.h"
+#include "model/type_inference.h"
 
 namespace liger {
 namespace {
 
 // Attribute tensors with more elements are kept as dtype and dims only.
 constexpr int64_t kMaxAttributeElements = 64;
-// Payloads up to this size stay in the copy that shape inference works on: they may be shapes or
-// axes.
-constexpr int64_t kInferenceKeepBytes = 1024;
 
 std::string NormalDomain(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
 
@@ -337,123 +332,6 @@ class GraphBuilder {
   std::vector<std::unordered_map<std::string, ValueType>> types_;
   OnnxConstantReader* constants_;
 };
-
-using TypeMap = std::unordered_map<std::string, onnx::TypeProto*>;
-
-// Runs `visit` on the graph and all graphs inside it, with the same graph of another copy of the model.
-template <typename GraphA, typename GraphB, typename Visit>
-void VisitGraphs(GraphA& a, GraphB& b, const Visit& visit) {
-  visit(a, b);
-  for (int n = 0; n < a.node_size(); ++n) {
-    for (int i = 0; i < a.node(n).attribute_size(); ++i) {
-      if (a.node(n).attribute(i).type() != onnx::AttributeProto::GRAPH) continue;
-      VisitGraphs(*a.mutable_node(n)->mutable_attribute(i)->mutable_g(), b.node(n).attribute(i).g(),
-                  visit);
-    }
-  }
-}
-
-// Takes out what the model says about the types of values that are computed.
-void ForgetDeclared(onnx::GraphProto& graph, const onnx::GraphProto& original) {
-  std::unordered_set<std::string> declared;
-  for (const auto& info : original.value_info()) declared.insert(info.name());
-  auto& infos = *graph.mutable_value_info();
-  // Entries that the model does not have stand for initializers without payload.
-  infos.erase(std::remove_if(infos.begin(), infos.end(),
-                             [&](const auto& info) { return declared.contains(info.name()); }),
-              infos.end());
-  for (auto& output : *graph.mutable_output()) {
-    if (output.type().has_tensor_type()) {
-      output.mutable_type()->mutable_tensor_type()->clear_shape();
-    }
-  }
-}
-
-bool IsMadeUp(const std::string& symbol) { return symbol.empty() || symbol.starts_with("unk__"); }
-
-// Fills what inference left open with what is declared, unless the two contradict each other. True if
-// inference knew no shape at all.
-bool Complete(const onnx::TypeProto& declared, onnx::TypeProto& inferred) {
-  if (!declared.has_tensor_type()) return false;
-  if (!inferred.has_tensor_type()) {
-    inferred = declared;
-    return true;
-  }
-  const auto& from = declared.tensor_type();
-  auto& to = *inferred.mutable_tensor_type();
-  if (to.elem_type() == 0) to.set_elem_type(from.elem_type());
-  if (from.elem_type() != to.elem_type() || !from.has_shape()) return false;
-  if (!to.has_shape()) {
-    *to.mutable_shape() = from.shape();
-    return true;
-  }
-  if (from.shape().dim_size() != to.shape().dim_size()) return false;
-  for (int i = 0; i < from.shape().dim_size(); ++i) {
-    const auto& known = to.shape().dim(i);
-    if (known.has_dim_value() && from.shape().dim(i).has_dim_value() &&
-        known.dim_value() != from.shape().dim(i).dim_value()) {
-      return false;
-    }
-  }
-  for (int i = 0; i < from.shape().dim_size(); ++i) {
-    auto& dim = *to.mutable_shape()->mutable_dim(i);
-    const auto& claim = from.shape().dim(i);
-    if (dim.has_dim_value()) continue;
-    if (claim.has_dim_value() || (!claim.dim_param().empty() && IsMadeUp(dim.dim_param()))) {
-      dim = claim;
-    }
-  }
-  return false;
-}
-
-// Completes the types of a graph by its declarations; true if another round of inference may find more.
-bool UseDeclared(onnx::GraphProto& graph, const onnx::GraphProto& original) {
-  TypeMap types;
-  for (auto& info : *graph.mutable_value_info()) types[info.name()] = info.mutable_type();
-  for (auto& info : *graph.mutable_output()) types[info.name()] = info.mutable_type();
-  bool found_shape = false;
-  std::vector<const onnx::ValueInfoProto*> missing;
-  const auto use = [&](const onnx::ValueInfoProto& declared) {
-    const auto known = types.find(declared.name());
-    if (known == types.end()) {
-      missing.push_back(&declared);
-    } else if (Complete(declared.type(), *known->second)) {
-      found_shape = true;
-    }
-  };
-  for (const auto& info : original.value_info()) use(info);
-  for (const auto& info : original.output()) use(info);
-  for (const auto* declared : missing) *graph.add_value_info() = *declared;
-  return found_shape || !missing.empty();
-}
-
-// Types of all values, as far as inference gets; it works on a copy without weights. What the model
-// itself declares about computed values may be false: it is used only where inference does not know, and
-// not where it contradicts what inference knows.
-onnx::ModelProto InferTypes(const onnx::ModelProto& model) {
-  onnx::ModelProto copy = StripWeights(model, kInferenceKeepBytes);
-  VisitGraphs(*copy.mutable_graph(), model.graph(), ForgetDeclared);
-  const auto infer = [&] {
-    try {
-      onnx::shape_inference::InferShapes(
-          copy, onnx::OpSchemaRegistry::Instance(),
-          onnx::ShapeInferenceOptions(/*check_type=*/false, /*error_mode=*/0, /*data_prop=*/true));
-    } catch (const std::exception&) {
-      // It gives up on a graph that contradicts itself; what it found until then remains.
-    }
-  };
-  bool again = false;
-  const auto use_declared = [&](onnx::GraphProto& graph, const onnx::GraphProto& original) {
-    again = UseDeclared(graph, original) || again;
-  };
-  infer();
-  VisitGraphs(*copy.mutable_graph(), model.graph(), use_declared);
-  if (again) {
-    infer();
-    VisitGraphs(*copy.mutable_graph(), model.graph(), use_declared);
-  }
-  return copy;
-}
 
 }  // namespace
 
