@@ -23,6 +23,11 @@ TEST(OpContract, NoOpTypeEqualsOneOfOnnxOrOnnxRuntime) {
     taken.insert(schema.Name());
   }
   ASSERT_TRUE(taken.contains("RMSNormalization"));
+  // What our names stand beside: an op without its prefix would be one of these.
+  for (const char* type : {"LayerNormalization", "SkipLayerNormalization", "Gelu", "Softmax",
+                           "GroupNormalization", "GroupNorm", "SwiGLU", "RotaryEmbedding"}) {
+    EXPECT_TRUE(taken.contains(type)) << type;
+  }
   ASSERT_FALSE(Contracts().empty());
   for (const OpContract& contract : Contracts()) {
     EXPECT_FALSE(taken.contains(contract.op_type)) << contract.op_type;
@@ -47,6 +52,17 @@ TEST(OpContract, HoldsWhatTheYamlSays) {
   EXPECT_EQ(rope->FindAttribute("stash_type")->kind, AttributeKind::kDType);
   EXPECT_EQ(rope->FindAttribute("no_such"), nullptr);
   EXPECT_EQ(FindContract("LigerNoSuch"), nullptr);
+}
+
+TEST(OpContract, SeveralInputsMayBeOptional) {
+  const OpContract* norm = FindContract("LigerAddLayerNorm");
+  ASSERT_NE(norm, nullptr);
+  EXPECT_EQ(norm->module, "layer_norm");
+  ASSERT_EQ(norm->inputs.size(), 4u);
+  EXPECT_FALSE(norm->inputs[1].optional);
+  EXPECT_TRUE(norm->inputs[2].optional);
+  EXPECT_TRUE(norm->inputs[3].optional);
+  EXPECT_EQ(norm->inputs[2].type_symbol, norm->inputs[3].type_symbol);
 }
 
 TEST(OpContract, AnswersWhetherThereIsAKernel) {
