@@ -101,16 +101,20 @@ class Accountant {
       }
       return;
     }
-    const int64_t shortfall =
-        *module.expected - module.patched - module.already_fused - module.degraded;
-    if (shortfall > 0) {
-      if (expected->instances.empty()) {
-        NameByOrder(module, open, shortfall);
-      } else {
-        NameByPath(module, *expected, open, shortfall);
+    int64_t shortfall = *module.expected - module.patched - module.already_fused - module.degraded;
+    if (!expected->instances.empty()) {
+      Coverage coverage = Cover(module, *expected);
+      shortfall = coverage.Shortfall();
+      if (shortfall > 0) NameByPath(module, coverage, open, shortfall);
+      if (coverage.outside > 0) {
+        report_.diagnostics.push_back(
+            {Diagnostic::Severity::kNote,
+             std::to_string(coverage.outside) + " " + module.name +
+                 " instances were fused outside the modules that the family expects"});
       }
-    }
-    if (shortfall < 0) {
+    } else if (shortfall > 0) {
+      NameByOrder(module, open, shortfall);
+    } else if (shortfall < 0) {
       report_.diagnostics.push_back(
           {Diagnostic::Severity::kWarning,
            "more " + module.name + " instances were fused than expected: " +
@@ -136,30 +140,57 @@ class Accountant {
     }
   }
 
-  void NameByPath(ModuleReport& module, const ExpectedModule& expected,
-                  std::vector<const NearMiss*>& open, int64_t shortfall) {
-    std::map<std::string, int64_t> wanted;
-    for (const std::string& instance : expected.instances)
-      wanted[instance] += expected.per_instance;
-    const auto cover = [&](const std::string& path, int64_t count) {
-      for (auto& [instance, missing] : wanted) {
-        if (missing > 0 && Belongs(path, instance)) {
-          missing -= count;
-          return;
+  // Which of the expected instances are covered by what was fused, patched now or before.
+  struct Coverage {
+    std::map<std::string, int64_t> missing;  // by instance
+    int64_t outside = 0;                     // fused at paths of no expected instance
+    int64_t unplaced = 0;                    // fused at unknown paths: may be any of `missing`
+
+    int64_t Shortfall() const {
+      int64_t sum = -unplaced;
+      for (const auto& [instance, count] : missing) sum += count;
+      return std::max<int64_t>(sum, 0);
+    }
+
+    void Take(const std::string& path, int64_t count) {
+      if (path.empty()) {
+        unplaced += count;
+        return;
+      }
+      // An instance around the path, the innermost first; else one inside it, since a node that
+      // takes in a residual sum may stand at the path of the layer.
+      for (const bool around : {true, false}) {
+        for (auto it = missing.rbegin(); it != missing.rend() && count > 0; ++it) {
+          const bool fits = around ? Belongs(path, it->first) : Belongs(it->first, path);
+          if (!fits) continue;
+          const int64_t taken = std::min(count, it->second);
+          it->second -= taken;
+          count -= taken;
         }
       }
-    };
+      outside += count;
+    }
+  };
+
+  Coverage Cover(const ModuleReport& module, const ExpectedModule& expected) const {
+    Coverage coverage;
+    for (const std::string& instance : expected.instances) ++coverage.missing[instance];
     for (const PlannedNode& node : plan_.nodes) {
       if (node.module != module.name) continue;
-      for (const std::string& path : node.paths) cover(path, 1);
+      for (const std::string& path : node.paths) coverage.Take(path, 1);
     }
     for (const AlreadyFused& fused : plan_.already_fused) {
-      if (fused.module == module.name) cover(fused.path, fused.instances);
+      if (fused.module == module.name) coverage.Take(fused.path, fused.instances);
     }
     for (const MissReport& miss : report_.degraded) {
-      if (miss.module == module.name) cover(miss.path, 1);
+      if (miss.module == module.name) coverage.Take(miss.path, 1);
     }
-    for (const auto& [instance, missing] : wanted) {
+    return coverage;
+  }
+
+  void NameByPath(ModuleReport& module, const Coverage& coverage,
+                  std::vector<const NearMiss*>& open, int64_t shortfall) {
+    for (const auto& [instance, missing] : coverage.missing) {
       for (int64_t i = 0; i < missing && module.missed < shortfall; ++i) {
         ++module.missed;
         MissReport entry{module.name, instance, "", "nothing in this scope resembles the op", ""};

@@ -1,6 +1,7 @@
 #include "family/expected.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -16,6 +17,65 @@ namespace {
 
 // A sane bound on num_hidden_layers: beyond it the file is no model's configuration.
 constexpr int64_t kMaxLayers = 100000;
+
+// The number behind the last "layers" of a path; absent if there is none.
+std::optional<size_t> LayerOf(std::string_view path) {
+  constexpr std::string_view kLayers = "layers.";
+  const size_t found = path.rfind(kLayers);
+  if (found == std::string_view::npos || (found > 0 && path[found - 1] != '.')) return std::nullopt;
+  const char* begin = path.data() + found + kLayers.size();
+  size_t layer = 0;
+  const auto [end, error] = std::from_chars(begin, path.data() + path.size(), layer);
+  if (error != std::errc() || (end != path.data() + path.size() && *end != '.')) {
+    return std::nullopt;
+  }
+  return layer;
+}
+
+bool HasSegment(std::string_view path, std::string_view word) {
+  for (size_t at = path.find(word); at != std::string_view::npos; at = path.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || path[at - 1] == '.') && (end == path.size() || path[end] == '.')) return true;
+  }
+  return false;
+}
+
+// Which layers have an instance, from config.json.
+struct LayerRule {
+  bool is_known = true;
+  std::vector<bool> has;  // layers beyond the end have one
+  int64_t interval = 0;   // if positive, each n-th layer has none
+
+  bool Has(size_t layer) const {
+    if (interval > 0) return (static_cast<int64_t>(layer) + 1) % interval != 0;
+    return layer >= has.size() || has[layer];
+  }
+};
+
+LayerRule LayersWith(const ModuleEntry& entry, const ModelConfig& config) {
+  LayerRule rule;
+  if (!entry.layer_flags.empty()) {
+    const auto flags = config.lists.find(entry.layer_flags);
+    if (flags != config.lists.end() && !flags->second.empty()) {
+      for (const int64_t flag : flags->second) rule.has.push_back(flag != 0);
+      return rule;
+    }
+    rule.interval =
+        entry.layer_interval.empty() ? 0 : config.Integer(entry.layer_interval).value_or(0);
+    rule.is_known = rule.interval > 0;
+  } else if (!entry.layer_types.empty()) {
+    const bool is_there = !config.integers.empty();
+    if (is_there && !entry.layer_types_if.empty() && !config.Integer(entry.layer_types_if)) {
+      return rule;
+    }
+    for (const std::string& type : config.layer_types) {
+      rule.has.push_back(std::find(entry.layer_types.begin(), entry.layer_types.end(), type) !=
+                         entry.layer_types.end());
+    }
+    rule.is_known = !rule.has.empty();
+  }
+  return rule;
+}
 
 // Module paths of one graph, in the order of first appearance.
 struct GraphPaths {
@@ -51,16 +111,23 @@ class Counter {
                                                             {"config", &by_config}};
     const Tally* chosen = nullptr;
     for (const auto& [source, tally] : sources) {
+      // The layers of config.json may be those of another file: an embedding, a vision tower.
+      if (tally == &by_config && has_metadata_) continue;
       if (tally->count == 0 || (chosen != nullptr && !KnowsMore(*tally, *chosen))) continue;
       chosen = tally;
       expected.source = source;
     }
     if (chosen == nullptr) return expected;
+    if (!chosen->is_known) {
+      expected.source.clear();
+      return expected;
+    }
     expected.count = chosen->count;
     expected.instances = chosen->instances;
-    expected.per_instance = module.entries.front().per_instance;
     for (const auto& [source, tally] : sources) {
-      if (tally->count == 0 || tally->count == chosen->count) continue;
+      if (tally->count == 0 || tally->count == chosen->count || !tally->is_known) continue;
+      // Exporters transpose and fold weights, which then lose their names.
+      if (tally == &by_weight && AreAmong(by_weight.instances, chosen->instances)) continue;
       expected.disagreements.push_back(std::string(source) + " says " +
                                        std::to_string(tally->count));
     }
@@ -70,6 +137,7 @@ class Counter {
  private:
   struct Tally {
     int64_t count = 0;
+    bool is_known = true;  // false if config.json does not say which layers have an instance
     std::vector<std::string> instances;
   };
   using Method = Tally (Counter::*)(const ModuleEntry&) const;
@@ -84,14 +152,38 @@ class Counter {
                        [&](const std::string& path) { return known.contains(path); });
   }
 
+  // Whether each path is one of `known`, which may leave out the names of the outermost modules.
+  static bool AreAmong(const std::vector<std::string>& paths,
+                       const std::vector<std::string>& known) {
+    return std::all_of(paths.begin(), paths.end(), [&](const std::string& path) {
+      return std::any_of(known.begin(), known.end(), [&](const std::string& other) {
+        return path == other ||
+               (path.ends_with(other) && path[path.size() - other.size() - 1] == '.');
+      });
+    });
+  }
+
+  // Entries may stand for one another (classes of two releases), or know the same path by name.
   Tally Sum(const ModuleMap& module, Method method) const {
     Tally total;
+    std::unordered_set<std::string> known;
     for (const ModuleEntry& entry : module.entries) {
       Tally part = (this->*method)(entry);
-      total.count += part.count;
-      total.instances.insert(total.instances.end(), std::make_move_iterator(part.instances.begin()),
-                             std::make_move_iterator(part.instances.end()));
+      if (part.instances.empty()) {
+        total.count += part.count;
+        if (part.count > 0) total.is_known &= part.is_known;
+        continue;
+      }
+      std::erase_if(part.instances, [&](const std::string& path) { return known.contains(path); });
+      if (part.instances.empty()) continue;
+      known.insert(part.instances.begin(), part.instances.end());
+      for (std::string& path : part.instances) {
+        total.instances.insert(total.instances.end(), static_cast<size_t>(entry.per_instance),
+                               path);
+      }
+      total.is_known &= part.is_known;
     }
+    if (!total.instances.empty()) total.count = static_cast<int64_t>(total.instances.size());
     return total;
   }
 
@@ -110,6 +202,7 @@ class Counter {
       if (node.op_type == "Constant") continue;
       const ModuleScopes scopes = ModuleScopesOf(node);
       if (scopes.source == ScopeSource::kMetadata) {
+        has_metadata_ = true;
         for (const ModuleScope& scope : scopes.scopes) {
           if (!wanted_classes_.contains(scope.class_name)) continue;
           if (paths->seen_in_class.emplace(scope.class_name, scope.path).second) {
@@ -154,28 +247,24 @@ class Counter {
         if (!inherited) tally.instances.push_back(path);
       }
     }
-    RemoveUnflagged(entry, &tally.instances);
-    tally.count = entry.per_instance * static_cast<int64_t>(tally.instances.size());
+    RemoveLayersWithout(entry, &tally);
     return tally;
   }
 
-  // One number a layer in config.json, nought where the layer lacks the module; nullptr without it.
-  const std::vector<int64_t>* LayerFlags(const ModuleEntry& entry) const {
-    if (entry.layer_flags.empty()) return nullptr;
-    const auto it = config_.lists.find(entry.layer_flags);
-    return it == config_.lists.end() ? nullptr : &it->second;
+  void RemoveLayersWithout(const ModuleEntry& entry, Tally* tally) const {
+    if (!entry.LayersDiffer()) return;
+    const LayerRule rule = LayersWith(entry, config_);
+    tally->is_known = rule.is_known;
+    std::erase_if(tally->instances, [&](const std::string& path) {
+      const std::optional<size_t> layer = LayerOf(path);
+      return layer && !rule.Has(*layer);
+    });
   }
 
-  void RemoveUnflagged(const ModuleEntry& entry, std::vector<std::string>* instances) const {
-    const std::vector<int64_t>* flags = LayerFlags(entry);
-    if (flags == nullptr) return;
-    std::erase_if(*instances, [&](const std::string& path) {
-      for (size_t layer = 0; layer < flags->size(); ++layer) {
-        if ((*flags)[layer] == 0 && MatchPattern("layers." + std::to_string(layer) + ".*", path)) {
-          return true;
-        }
-      }
-      return false;
+  static void RemoveOutside(const ModuleEntry& entry, std::vector<std::string>* paths) {
+    std::erase_if(*paths, [&](const std::string& path) {
+      return std::any_of(entry.outside.begin(), entry.outside.end(),
+                         [&](const std::string& word) { return HasSegment(path, word); });
     });
   }
 
@@ -193,10 +282,29 @@ class Counter {
     return PerGraph(entry, paths);
   }
 
+  // The paths with a module `child` inside, once for each call of it: torch's TorchScript exporter
+  // numbers the calls, "experts.act_fn", "experts.act_fn_1", one for each expert that was used.
+  static std::vector<std::string> WithChild(const GraphPaths& graph, const std::string& child,
+                                            const std::vector<std::string>& paths) {
+    std::vector<std::string> kept;
+    for (const std::string& path : paths) {
+      const std::string inside = path + "." + child;
+      std::string call = inside;
+      for (int number = 1; graph.seen.contains(call); ++number) {
+        kept.push_back(path);
+        call = inside + "_" + std::to_string(number);
+      }
+    }
+    return kept;
+  }
+
   Tally ByNodeName(const ModuleEntry& entry) const {
     std::vector<std::vector<std::string>> paths(paths_.size());
-    for (size_t g = 0; g < paths_.size(); ++g)
+    for (size_t g = 0; g < paths_.size(); ++g) {
       paths[g] = MatchPatterns(entry.scopes, paths_[g].all);
+      RemoveOutside(entry, &paths[g]);
+      if (!entry.child.empty()) paths[g] = WithChild(paths_[g], entry.child, paths[g]);
+    }
     return PerGraph(entry, paths);
   }
 
@@ -219,7 +327,8 @@ class Counter {
       std::string path = ModuleOf(entry, name);
       if (seen.insert(path).second) tally.instances.push_back(std::move(path));
     }
-    tally.count = entry.per_instance * static_cast<int64_t>(tally.instances.size());
+    RemoveOutside(entry, &tally.instances);
+    RemoveLayersWithout(entry, &tally);
     return tally;
   }
 
@@ -227,17 +336,20 @@ class Counter {
     Tally tally;
     const std::optional<int64_t> layers = config_.Integer("num_hidden_layers");
     if (!entry.count || !layers || *layers <= 0 || *layers > kMaxLayers) return tally;
-    int64_t counted = *layers;
-    if (const std::vector<int64_t>* flags = LayerFlags(entry)) {
-      counted -= std::count(flags->begin(), flags->end(), 0);
+    const LayerRule rule = LayersWith(entry, config_);
+    tally.is_known = rule.is_known;
+    int64_t counted = 0;
+    for (int64_t layer = 0; layer < *layers; ++layer) {
+      counted += rule.Has(static_cast<size_t>(layer)) ? 1 : 0;
     }
-    tally.count = entry.count->per_layer * std::max<int64_t>(counted, 0) + entry.count->fixed;
+    tally.count = entry.count->per_layer * counted + entry.count->fixed;
     return tally;
   }
 
   const GraphModel& model_;
   const ModelConfig& config_;
   std::unordered_set<std::string> wanted_classes_;
+  bool has_metadata_ = false;
   std::vector<GraphPaths> paths_;        // by graph
   std::vector<std::string> parameters_;  // distinct names of initializers
 };
@@ -259,7 +371,7 @@ ExpectedCounts ComputeExpected(const GraphModel& model, const FamilyMap& family,
     if (const ModuleMap* module = family.FindModuleMap(accepted.name)) {
       expected.modules.push_back(counter.Count(*module));
     } else {
-      expected.modules.push_back({accepted.name, std::nullopt, "", {}, 1, {}});
+      expected.modules.push_back({accepted.name, std::nullopt, "", {}, {}});
     }
   }
   return expected;

@@ -11,10 +11,13 @@
 //   node_names      distinct scopes in node names
 //   weight_names    distinct names of parameters in use
 //   config          layers in config.json; a guess about this file, never a reason to fail
-// A body of If or Loop that repeats a module counts it again; a body inside a module does not.
+// config.json is no source where metadata shows the modules of this very file. A path that several
+// entries of a module know is one instance, of the first of them. A body of If or Loop that repeats
+// a module counts it again; a body inside a module does not.
 // Rotations have neither class nor weight: `per_instance` (two: q and k) per path that calls them,
-// less the layers that config.json marks without rope. Modules with losses and those of the
-// structural map have no count.
+// less the layers that config.json marks without rope; where a family marks layers and config.json
+// does not say which, nothing is expected. Modules with losses and those of the structural map have
+// no count.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +38,9 @@ struct ExpectedModule {
   std::string
       source;  // "class_metadata", "node_names", "weight_names", "config"; empty without a count
   // Module paths, where the source knows them, sorted by graph and first appearance. A path stands
-  // for `per_instance` of `count`, and stands here once per body that repeats it.
+  // here once for each fused application: twice for a rotation of q and k, and again per body that
+  // repeats it.
   std::vector<std::string> instances;
-  int64_t per_instance = 1;
   // Where other sources say another number: "weight names say 7".
   std::vector<std::string> disagreements;
 };

@@ -34,6 +34,22 @@ bool Disagrees(const Evidence& evidence, std::string_view family) {
   return !extends;
 }
 
+// "layers.0.norm" for "layers.17.norm".
+std::string WithoutNumbers(std::string_view name) {
+  std::string text;
+  while (true) {
+    const size_t dot = name.find('.');
+    const std::string_view segment = name.substr(0, dot);
+    const bool is_number =
+        !segment.empty() &&
+        std::all_of(segment.begin(), segment.end(), [](char c) { return c >= '0' && c <= '9'; });
+    text += is_number ? "0" : segment;
+    if (dot == std::string_view::npos) return text;
+    text += '.';
+    name.remove_prefix(dot + 1);
+  }
+}
+
 class Inference {
  public:
   Inference(const GraphModel& model, const fs::path& model_path, const FamilyRegistry& registry)
@@ -164,6 +180,10 @@ class Inference {
                           : "the text part of a larger model; of family " + head->family;
       if (head != nullptr) part_families_.push_back(head->family);
     }
+    for (const std::string& type : {config.text_model_type, config.vision_model_type}) {
+      const FamilyHead* head = type.empty() ? nullptr : registry_.Find(type);
+      if (head != nullptr) info_.parts.push_back(head->family);
+    }
     if (!config.architectures.empty()) {
       const std::string& name = config.architectures.front();
       Evidence& evidence = AddEvidence("config.json", place, "architectures", name);
@@ -203,8 +223,10 @@ class Inference {
   // it.
   struct ClassMeaning {
     const FamilyHead* head = nullptr;
-    std::string
-        package;  // "internvl" of transformers.models.internvl...; empty if no model package
+    // "internvl" of transformers.models.internvl..., or the package of a known family; empty if the
+    // class is of no model package. Families may share one: gemma3 and gemma3_text.
+    std::string package;
+    std::string name;  // the family, also if nobody here knows it
     bool decides = false;
   };
 
@@ -217,7 +239,8 @@ class Inference {
       }
       const std::string_view name = class_name.substr(head.package.size() + 1);
       meaning.head = &head;
-      meaning.package = head.family;
+      meaning.package = head.package;
+      meaning.name = head.family;
       meaning.decides = std::find(head.architectures.begin(), head.architectures.end(), name) !=
                             head.architectures.end() ||
                         std::find(head.layer_classes.begin(), head.layer_classes.end(), name) !=
@@ -231,6 +254,7 @@ class Inference {
       const size_t dot = rest.find('.');
       if (dot != std::string_view::npos) {
         meaning.package = rest.substr(0, dot);
+        meaning.name = meaning.package;
         // Another file in the folder of a known family holds none of its models.
         meaning.head = registry_.Find(meaning.package);
         meaning.decides = meaning.head == nullptr;
@@ -255,6 +279,7 @@ class Inference {
     std::map<std::string, ClassMeaning> meanings;
     std::vector<Outermost> outermost;  // distinct classes, in order of appearance
     std::unordered_set<std::string_view> lists_seen;
+    std::set<std::string> class_families;
     bool any_metadata = false;
     for (const Graph& graph : model_.graphs) {
       for (const Node& node : graph.nodes) {
@@ -265,20 +290,26 @@ class Inference {
         const ModuleScopes scopes = ModuleScopesOf(node);
         if (scopes.source != ScopeSource::kMetadata) continue;
         any_metadata = true;
+        bool is_inside = false;
         for (const ModuleScope& scope : scopes.scopes) {
           auto it = meanings.find(scope.class_name);
           if (it == meanings.end()) {
             it = meanings.emplace(scope.class_name, MeaningOf(scope.class_name)).first;
           }
-          if (it->second.package.empty()) continue;  // a wrapper, or a class of torch
+          const ClassMeaning& meaning = it->second;
+          if (meaning.package.empty()) continue;  // a wrapper, or a class of torch
+          if (meaning.head != nullptr && meaning.decides)
+            class_families.insert(meaning.head->family);
+          if (is_inside) continue;
+          is_inside = true;
           const bool seen =
               std::any_of(outermost.begin(), outermost.end(),
                           [&](const Outermost& o) { return o.class_name == scope.class_name; });
-          if (!seen) outermost.push_back({scope.class_name, node.name, it->second});
-          break;
+          if (!seen) outermost.push_back({scope.class_name, node.name, meaning});
         }
       }
     }
+    if (info_.parts.empty()) info_.parts.assign(class_families.begin(), class_families.end());
     if (outermost.empty()) {
       AddEvidence("class names", "", "class_hierarchy", "").note =
           any_metadata ? "no class of a model package" : "no class names in node metadata";
@@ -293,7 +324,7 @@ class Inference {
       } else if (!o.meaning.decides) {
         evidence.note = "part of a model, used by several families";
       } else {
-        SpeaksFor(&evidence, o.meaning.head, o.meaning.package);
+        SpeaksFor(&evidence, o.meaning.head, o.meaning.name);
       }
       if (evidence.family.empty() && o.meaning.head != nullptr) {
         part_families_.push_back(o.meaning.head->family);
@@ -302,14 +333,15 @@ class Inference {
   }
 
   void LookAtParameters() {
-    std::vector<std::string_view> names;
+    // Layers are alike: one of each name is enough.
+    std::set<std::string> names;
     for (const Graph& graph : model_.graphs) {
       for (const Value& value : graph.values) {
-        if (value.is_initializer) names.push_back(value.name);
+        if (value.is_initializer) names.insert(WithoutNumbers(value.name));
       }
     }
     const auto any_matches = [&](const std::string& pattern) {
-      return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+      return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
         return MatchPattern(pattern, name).has_value();
       });
     };
@@ -384,6 +416,7 @@ void DropForeignConfig(FamilyInfo* info, const FamilyRegistry& registry) {
   }
   info->config.integers.clear();
   info->config.lists.clear();
+  info->config.layer_types.clear();
 }
 
 }  // namespace

@@ -51,7 +51,10 @@ struct FamilyInfo {
   std::vector<Evidence> evidence;  // everything looked at, in order
   std::vector<std::string> disagreements;
   std::vector<std::string> candidates;  // families that could be meant, best first
-  ModelConfig config;                   // numbers for expected counts
+  // Families whose models stand in this one, as config.json's text_config and vision_config or the
+  // classes in node metadata say; for FamilyRegistry::LoadMap.
+  std::vector<std::string> parts;
+  ModelConfig config;  // numbers for expected counts
 
   bool known() const { return !family.empty(); }
 };

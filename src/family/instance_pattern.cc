@@ -15,6 +15,11 @@ std::string_view PopSegment(std::string_view* text) {
   return segment;
 }
 
+bool IsNumber(std::string_view segment) {
+  return !segment.empty() &&
+         std::all_of(segment.begin(), segment.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 bool HasStar(std::string_view pattern) { return pattern.find('*') != std::string_view::npos; }
 
 }  // namespace
@@ -24,7 +29,7 @@ std::optional<std::string> MatchPattern(std::string_view pattern, std::string_vi
     if (path.empty()) return std::nullopt;
     const std::string_view wanted = PopSegment(&pattern);
     const std::string_view found = PopSegment(&path);
-    if (wanted != "*" && wanted != found) return std::nullopt;
+    if (wanted == "*" ? !IsNumber(found) : wanted != found) return std::nullopt;
   }
   return std::string(path);
 }

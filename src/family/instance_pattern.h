@@ -3,7 +3,7 @@
 //
 //   MatchPattern("layers.*.input_layernorm", "m.model.layers.0.input_layernorm")   // "m.model"
 //
-// `*` stands for one dotted segment. A pattern matches the end of a path; what precedes is the
+// `*` stands for one number. A pattern matches the end of a path; what precedes is the
 // prefix, the path of the base model. A pattern of one or two plain words ("norm", "norm.weight")
 // would match far too much: MatchPatterns accepts such matches only with a prefix that a pattern
 // with `*` has found as well.

@@ -67,8 +67,14 @@ std::string StringAt(const json& object, const char* key) {
   return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
-// Adds the integers and integer lists that `config` does not have yet.
+// Adds the integers, integer lists and layer types that `config` does not have yet.
 void TakeNumbers(const json& object, ModelConfig* config) {
+  if (const auto it = object.find("layer_types");
+      it != object.end() && it->is_array() && config->layer_types.empty()) {
+    for (const json& item : *it) {
+      config->layer_types.push_back(item.is_string() ? item.get<std::string>() : "");
+    }
+  }
   for (const auto& [key, value] : object.items()) {
     if (value.is_number_integer()) {
       config->integers.emplace(key, value.get<int64_t>());
@@ -123,6 +129,9 @@ Result<ModelConfig> ParseConfigJson(std::string_view text, std::string file) {
   if (const auto it = object->find("text_config"); it != object->end() && it->is_object()) {
     config.text_model_type = StringAt(*it, "model_type");
     TakeNumbers(*it, &config);
+  }
+  if (const auto it = object->find("vision_config"); it != object->end() && it->is_object()) {
+    config.vision_model_type = StringAt(*it, "model_type");
   }
   return config;
 }

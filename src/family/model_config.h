@@ -13,12 +13,14 @@
 namespace liger {
 
 struct ModelConfig {
-  std::string file;             // empty if there was none
-  std::string model_type;       // empty if the file does not say
-  std::string text_model_type;  // text_config.model_type
+  std::string file;               // empty if there was none
+  std::string model_type;         // empty if the file does not say
+  std::string text_model_type;    // text_config.model_type
+  std::string vision_model_type;  // vision_config.model_type
   std::vector<std::string> architectures;
   std::map<std::string, int64_t> integers;  // top level, then text_config, then model.decoder
   std::map<std::string, std::vector<int64_t>> lists;  // lists of integers or booleans, likewise
+  std::vector<std::string> layer_types;               // likewise; "full_attention", one a layer
 
   std::optional<int64_t> Integer(const std::string& key) const;
 };

@@ -58,6 +58,7 @@ class FamilyParser {
       map.adds = SnakeCaseNames(*adds, "adds");
     }
     if (const YamlNode* node = reader_.Require(root_, "defaults")) ParseDefaults(*node, &map);
+    ParseReasons(&map);
     if (const YamlNode* node = reader_.Require(root_, "modules")) ParseModules(*node, &map);
     reader_.Finish(root_);
     if (!reader_.ok()) return reader_.error();
@@ -106,6 +107,14 @@ class FamilyParser {
       }
     }
     head.layer_classes = DottedNames(root_, "layer_classes", false, false, false);
+    if (const YamlNode* node = reader_.Find(root_, "parts")) {
+      YamlMap parts = reader_.Map(*node, "parts");
+      if (const YamlNode* families = reader_.Require(parts, "families")) {
+        head.parts = reader_.Strings(*families, "families", /*may_be_empty=*/false);
+      }
+      head.parts_outside = DottedNames(parts, "outside", false, false, false);
+      reader_.Finish(parts);
+    }
     if (const YamlNode* node = reader_.Find(root_, "structure")) {
       YamlMap structure = reader_.Map(*node, "structure");
       head.structure_present = DottedNames(structure, "present", true, true, false);
@@ -179,6 +188,37 @@ class FamilyParser {
     }
   }
 
+  // no_op and refused: a sentence for each module.
+  void ParseReasons(FamilyMap* map) {
+    if (const YamlNode* node = reader_.Find(root_, "no_op")) {
+      const YamlMap reasons = reader_.Map(*node, "no_op");
+      for (const auto& [key, value] : reasons.node().entries) {
+        if (!reader_.ok()) return;
+        if (ModuleDefault* module = OffByDefault(key, "no_op", map)) {
+          module->no_op = reader_.String(value, "the reason of " + key.scalar);
+        }
+      }
+    }
+    if (const YamlNode* node = reader_.Find(root_, "refused")) {
+      const YamlMap reasons = reader_.Map(*node, "refused");
+      for (const auto& [key, value] : reasons.node().entries) {
+        if (!reader_.ok()) return;
+        if (ModuleDefault* module = OffByDefault(key, "refused", map)) {
+          module->refused = reader_.String(value, "the reason of " + key.scalar);
+        }
+      }
+    }
+  }
+
+  ModuleDefault* OffByDefault(const YamlNode& key, std::string_view section, FamilyMap* map) {
+    const auto it = std::find_if(map->defaults.begin(), map->defaults.end(),
+                                 [&](const ModuleDefault& d) { return d.name == key.scalar; });
+    if (it != map->defaults.end() && !it->on) return &*it;
+    reader_.Fail(key.position, "module '" + key.scalar + "' of " + std::string(section) +
+                                   " has to be off in defaults");
+    return nullptr;
+  }
+
   void ParseModules(const YamlNode& node, FamilyMap* map) {
     const YamlMap modules = reader_.Map(node, "modules");
     for (const auto& [key, value] : modules.node().entries) {
@@ -248,11 +288,37 @@ class FamilyParser {
       }
       entry.count = parsed;
     }
-    if (const YamlNode* flags = reader_.Find(map, "layer_flags")) {
-      entry.layer_flags = reader_.String(*flags, "layer_flags");
+    if (const YamlNode* child = reader_.Find(map, "child")) {
+      entry.child = reader_.String(*child, "child");
+      if (reader_.ok() && !IsDottedName(entry.child, false)) {
+        reader_.Fail(child->position, "child '" + entry.child + "' is not a dotted name");
+      }
     }
+    entry.outside = DottedNames(map, "outside", false, false, false);
+    ParseLayers(&map, &entry);
     reader_.Finish(map);
     return entry;
+  }
+
+  void ParseLayers(YamlMap* map, ModuleEntry* entry) {
+    const auto read = [&](std::string_view key, std::string* value, bool allowed,
+                          std::string_view with) {
+      const YamlNode* node = reader_.Find(*map, key);
+      if (node == nullptr) return;
+      *value = reader_.String(*node, key);
+      if (reader_.ok() && !allowed) {
+        reader_.Fail(node->position, std::string(key) + " belongs to " + std::string(with));
+      }
+    };
+    read("layer_flags", &entry->layer_flags, true, "");
+    read("layer_interval", &entry->layer_interval, !entry->layer_flags.empty(), "layer_flags");
+    if (const YamlNode* node = reader_.Find(*map, "layer_types")) {
+      entry->layer_types = reader_.Strings(*node, "layer_types", /*may_be_empty=*/false);
+      if (reader_.ok() && !entry->layer_flags.empty()) {
+        reader_.Fail(node->position, "an entry has layer_flags or layer_types, not both");
+      }
+    }
+    read("layer_types_if", &entry->layer_types_if, !entry->layer_types.empty(), "layer_types");
   }
 
   // Counts are multiplied by layer counts of model size; a limit keeps the product in 64 bits.
@@ -354,7 +420,8 @@ std::optional<FamilyHead> ScanHead(std::string_view file, std::string_view text)
         list = &head.architectures;
       } else if (key == "layer_classes") {
         list = &head.layer_classes;
-      } else if (key == "structure" || key == "defaults") {
+      } else if (key == "structure" || key == "defaults" || key == "parts" || key == "no_op" ||
+                 key == "refused") {
         if (!value.empty()) return std::nullopt;
         section = key;
       } else if (key != "adds") {
@@ -369,7 +436,16 @@ std::optional<FamilyHead> ScanHead(std::string_view file, std::string_view text)
         return std::nullopt;
       }
       if (!list->empty()) return std::nullopt;
-    } else if (section != "defaults") {
+    } else if (section == "parts") {
+      if (key == "families") {
+        list = &head.parts;
+      } else if (key == "outside") {
+        list = &head.parts_outside;
+      } else {
+        return std::nullopt;
+      }
+      if (!list->empty()) return std::nullopt;
+    } else if (section != "defaults" && section != "no_op" && section != "refused") {
       return std::nullopt;
     }
     if (list != nullptr && !ScanList(value, list)) return std::nullopt;
@@ -421,7 +497,7 @@ FamilyMap StructuralMap() {
   map.structural = true;
   map.head.family = "any";
   for (const ModuleKind& kind : ModuleVocabulary()) {
-    map.defaults.push_back({std::string(kind.name), !kind.is_loss, {}});
+    if (!kind.on_request) map.defaults.push_back({std::string(kind.name), !kind.is_loss, {}});
   }
   return map;
 }

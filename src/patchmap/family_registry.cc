@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "patchmap/modules.h"
 #include "patchmap/nearest.h"
 
 namespace liger {
@@ -171,12 +172,67 @@ std::vector<std::string> FamilyRegistry::Nearest(std::string_view name, size_t l
   return families;
 }
 
-Result<FamilyMap> FamilyRegistry::LoadMap(std::string_view name) const {
+Result<FamilyMap> FamilyRegistry::LoadMap(std::string_view name,
+                                          std::span<const std::string> parts) const {
   if (name == "any") return StructuralMap();
   const FamilyHead* head = Find(name);
   if (head == nullptr) return UnknownFamilyError(name, *this);
-  const Text& text = texts_.find(head->family)->second;
+  Result<FamilyMap> map = ParseMap(*head);
+  if (!map) return map;
+  std::vector<std::string> known;
+  for (const std::string& part : map->head.parts) {
+    if (std::find(parts.begin(), parts.end(), part) != parts.end()) known.push_back(part);
+  }
+  const bool is_known = !known.empty();
+  for (const std::string& part : is_known ? known : map->head.parts) {
+    if (Status status = TakeIn(part, is_known, &*map); !status) return std::move(status).error();
+  }
+  return map;
+}
+
+Result<FamilyMap> FamilyRegistry::ParseMap(const FamilyHead& head) const {
+  const Text& text = texts_.find(head.family)->second;
   return ParseFamilyMap(text.file, text.contents);
+}
+
+Status FamilyRegistry::TakeIn(std::string_view part, bool is_known, FamilyMap* map) const {
+  const FamilyHead* head = Find(part);
+  if (head == nullptr) {
+    return Error{ErrorCode::kUsage,
+                 "part '" + std::string(part) + "' of family " + map->name() + " is not known",
+                 map->head.file, ""};
+  }
+  Result<FamilyMap> taken = ParseMap(*head);
+  if (!taken) return std::move(taken).error();
+  const auto is_loss = [](const std::string& module) {
+    const ModuleKind* kind = FindModule(module);
+    return kind == nullptr || kind->is_loss;  // what a part adds stays its own as well
+  };
+  for (ModuleDefault& module : taken->defaults) {
+    if (is_loss(module.name) || map->Accepts(module.name)) continue;
+    module.part = head->family;
+    map->defaults.push_back(std::move(module));
+  }
+  for (ModuleMap& module : taken->modules) {
+    if (is_loss(module.name)) continue;
+    auto own = std::find_if(map->modules.begin(), map->modules.end(),
+                            [&](const ModuleMap& m) { return m.name == module.name; });
+    if (own == map->modules.end()) {
+      own = map->modules.insert(map->modules.end(), ModuleMap{module.name, {}, module.position});
+    }
+    for (ModuleEntry& entry : module.entries) {
+      // config.json cannot tell whether this file holds the part.
+      entry.count.reset();
+      if (!is_known) {
+        entry.scopes.clear();
+        entry.weights.clear();
+      }
+      entry.outside.insert(entry.outside.end(), map->head.parts_outside.begin(),
+                           map->head.parts_outside.end());
+      own->entries.push_back(std::move(entry));
+    }
+  }
+  return {};
 }
 
 Error UnknownFamilyError(std::string_view name, const FamilyRegistry& registry) {

@@ -44,13 +44,20 @@ class FamilyRegistry {
   std::vector<std::string> Nearest(std::string_view name, size_t limit = 3) const;
 
   // Parses and validates the family's file. "any" gives StructuralMap(). Unknown names are kFamily.
-  Result<FamilyMap> LoadMap(std::string_view name) const;
+  // A family with parts (FamilyHead::parts) takes in the modules that these accept and it does not
+  // name itself: of those among `parts`, what is known of this model's parts; of all of them if
+  // that leaves none, and then names of nodes and parameters are no evidence for their instances,
+  // since families share these.
+  Result<FamilyMap> LoadMap(std::string_view name, std::span<const std::string> parts = {}) const;
 
  private:
   struct Text {
     std::string file;  // for messages
     std::string contents;
   };
+
+  Result<FamilyMap> ParseMap(const FamilyHead& head) const;
+  Status TakeIn(std::string_view part, bool is_known, FamilyMap* map) const;
 
   std::vector<FamilyHead> heads_;
   std::map<std::string, Text, std::less<>> texts_;  // by family

@@ -11,6 +11,8 @@ constexpr ModuleKind kVocabulary[] = {
     {"layer_norm", false, "layer normalisation, with or without a residual sum"},
     {"swiglu", false, "gated MLP with SiLU: silu(gate) * up"},
     {"geglu", false, "gated MLP with GELU: gelu(gate) * up"},
+    {"softmax", false, "softmax over the last axis; on request only", true},
+    {"group_norm", false, "group normalisation; on request only", true},
     {"cross_entropy", true, "cross-entropy loss on logits"},
     {"fused_linear_cross_entropy", true, "language-model head and cross-entropy loss in one"},
 };

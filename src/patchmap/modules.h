@@ -14,6 +14,8 @@ struct ModuleKind {
   std::string_view name;
   bool is_loss = false;
   std::string_view description;  // one line for --list modules
+  // No helper of Liger's takes it: every family accepts it, and it is off unless --modules asks.
+  bool on_request = false;
 };
 
 // In the order in which reports list them.

@@ -117,6 +117,25 @@ std::string Named(const FamilyMap& family) {
   return text += family.name();
 }
 
+// Every family accepts it, on request only.
+bool IsOnRequest(std::string_view name) {
+  const ModuleKind* kind = FindModule(name);
+  return kind != nullptr && kind->on_request;
+}
+
+// "on by default for family llama, a part of llava", "off by default for family glm4: <why>".
+std::string ReasonOfDefault(const ModuleDefault& module, const FamilyMap& family) {
+  std::string reason = module.on ? "on by default for " : "off by default for ";
+  reason += module.part.empty() ? Named(family)
+                                : "family " + module.part + ", a part of " + family.name();
+  if (!module.refused.empty()) {
+    reason += ": " + module.refused;
+  } else if (!module.no_op.empty()) {
+    reason += ": " + module.no_op;
+  }
+  return reason;
+}
+
 }  // namespace
 
 const ResolvedModule* ResolvedModules::Find(std::string_view name) const {
@@ -141,12 +160,21 @@ Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view
 
   std::vector<std::string> accepted;
   for (const std::string& name : KnownModules(family)) {
-    if (family.Accepts(name)) accepted.push_back(name);
+    const auto wish = request->wishes.find(name);
+    const bool asked = wish != request->wishes.end() && wish->second;
+    if (family.Accepts(name) || (IsOnRequest(name) && asked)) accepted.push_back(name);
   }
   for (const auto& [name, on] : request->wishes) {
-    if (on && !family.Accepts(name)) {
+    if (!on) continue;
+    if (std::find(accepted.begin(), accepted.end(), name) == accepted.end()) {
       return Error{ErrorCode::kFamily, Named(family) + " does not accept module '" + name + "'", "",
                    "it accepts " + JoinNames(accepted)};
+    }
+    const ModuleDefault* known = family.FindDefault(name);
+    if (known != nullptr && !known->refused.empty()) {
+      return Error{ErrorCode::kFamily,
+                   Named(family) + " does not accept module '" + name + "': " + known->refused, "",
+                   ""};
     }
   }
 
@@ -167,9 +195,9 @@ Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view
     } else if (request->is_list) {
       module.reason = "not among --modules";
     } else {
-      module.enabled = family.FindDefault(name)->on;
-      module.reason = module.enabled ? "on by default for " : "off by default for ";
-      module.reason += Named(family);
+      const ModuleDefault& standard = *family.FindDefault(name);
+      module.enabled = standard.on;
+      module.reason = ReasonOfDefault(standard, family);
     }
 
     const bool is_excluded = std::find(resolved.excluded.begin(), resolved.excluded.end(), name) !=

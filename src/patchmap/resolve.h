@@ -11,7 +11,8 @@
 // `modules`, or "none". Unknown names, and both losses on at once, are kUsage; enabling what the
 // family does not accept is kFamily. A module that this version has no kernel for is an error if it
 // was asked for by name; if only a default turns it on, it is off, its reason says so, and there is
-// a warning.
+// a warning. Modules that run on request only (ModuleKind::on_request) are accepted by every family
+// and stand in the result if they were asked for.
 #pragma once
 
 #include <span>

@@ -81,9 +81,10 @@ TEST_F(ExpectedTest, CountsInstancesOfClasses) {
   EXPECT_EQ(Expect("rms_norm").instances.back(), "model.norm");
   EXPECT_EQ(Expect("swiglu").count, 2);
   EXPECT_EQ(Expect("rope").count, 4);
-  EXPECT_EQ(Expect("rope").per_instance, 2);
+  // Once for q and once for k.
   EXPECT_THAT(Expect("rope").instances,
-              ElementsAre("model.layers.0.self_attn", "model.layers.1.self_attn"));
+              ElementsAre("model.layers.0.self_attn", "model.layers.0.self_attn",
+                          "model.layers.1.self_attn", "model.layers.1.self_attn"));
 }
 
 TEST_F(ExpectedTest, ClassesOfOtherFamiliesDoNotCount) {
@@ -236,14 +237,116 @@ TEST_F(ExpectedTest, LayersMarkedWithoutTheModuleDoNotCount) {
   AddTorchLayer("0");
   AddTorchLayer("1");
   config_.integers["num_hidden_layers"] = 2;
-  EXPECT_EQ(Expect("rope").count, 4);
+  EXPECT_EQ(Expect("rope").count, std::nullopt);  // nothing says which layers rotate
+  EXPECT_EQ(Expect("rope").source, "");
   config_.lists["no_rope_layers"] = {1, 0};
   EXPECT_EQ(Expect("rope").count, 2);
-  EXPECT_THAT(Expect("rope").instances, ElementsAre("model.layers.0.self_attn"));
+  EXPECT_THAT(Expect("rope").instances,
+              ElementsAre("model.layers.0.self_attn", "model.layers.0.self_attn"));
   EXPECT_EQ(Expect("rms_norm").count, 8);
   m_.model.graphs[0].nodes.clear();
   EXPECT_EQ(Expect("rope").count, 2);
   EXPECT_EQ(Expect("rope").source, "config");
+}
+
+// Every third layer: where the list is empty, as in files that were written by older releases.
+TEST_F(ExpectedTest, AnIntervalStandsForTheListOfLayers) {
+  for (ModuleMap& module : map_.modules) {
+    if (module.name != "rope") continue;
+    module.entries[0].layer_flags = "no_rope_layers";
+    module.entries[0].layer_interval = "no_rope_layer_interval";
+  }
+  for (const char* layer : {"0", "1", "2", "3"}) AddTorchLayer(layer);
+  config_.integers["no_rope_layer_interval"] = 3;
+  EXPECT_EQ(Expect("rope").count, 6);
+  config_.lists["no_rope_layers"] = {};
+  EXPECT_EQ(Expect("rope").count, 6);
+  config_.lists["no_rope_layers"] = {0, 0, 0, 1};
+  EXPECT_EQ(Expect("rope").count, 2);
+}
+
+TEST_F(ExpectedTest, LayerTypesSayWhichLayersHaveTheModule) {
+  for (ModuleMap& module : map_.modules) {
+    if (module.name != "rope") continue;
+    module.entries[0].layer_types = {"sliding_attention"};
+    module.entries[0].layer_types_if = "sliding_window";
+  }
+  AddTorchLayer("0");
+  AddTorchLayer("1");
+  EXPECT_EQ(Expect("rope").count, std::nullopt);
+  config_.integers["num_hidden_layers"] = 2;
+  EXPECT_EQ(Expect("rope").count, 4);  // no window: every layer rotates
+  config_.integers["sliding_window"] = 4096;
+  EXPECT_EQ(Expect("rope").count, std::nullopt);
+  config_.layer_types = {"full_attention", "sliding_attention"};
+  EXPECT_EQ(Expect("rope").count, 2);
+  EXPECT_THAT(Expect("rope").instances,
+              ElementsAre("model.layers.1.self_attn", "model.layers.1.self_attn"));
+  m_.model.graphs[0].nodes.clear();
+  EXPECT_EQ(Expect("rope").count, 2);
+  EXPECT_EQ(Expect("rope").source, "config");
+}
+
+// Mixtures of experts hold dense layers, whose MLP stands where others have the experts, and
+// TorchScript numbers the calls of one activation.
+TEST_F(ExpectedTest, AChildTellsModulesApartAndCountsTheirCalls) {
+  map_ = *BuiltInFamilies().LoadMap("qwen3_moe");
+  AddNamed("model/layers.0/mlp/gate_proj");
+  AddNamed("model/layers.1/mlp/gate");
+  for (const char* call : {"act_fn", "act_fn_1", "act_fn_2", "act_fn_9"}) {
+    AddNamed(std::string("model/layers.1/mlp/experts/") + call);
+  }
+  EXPECT_THAT(Expect("swiglu").instances,
+              ElementsAre("model.layers.1.mlp.experts", "model.layers.1.mlp.experts",
+                          "model.layers.1.mlp.experts", "model.layers.0.mlp"));
+}
+
+TEST_F(ExpectedTest, PathsOutsideDoNotCount) {
+  map_ = *BuiltInFamilies().LoadMap("gemma3");
+  AddNamed("model/language_model/layers.0/mlp/act_fn");
+  AddNamed("model/vision_tower/encoder/layers.0/mlp/fc1");
+  AddNamed("model/vision_tower/encoder/layers.0/self_attn");
+  EXPECT_THAT(Expect("geglu").instances, ElementsAre("model.language_model.layers.0.mlp"));
+  EXPECT_EQ(Expect("rope").count, std::nullopt);
+}
+
+// Two entries that know one path: classes of two releases, or one pattern for both.
+TEST_F(ExpectedTest, EntriesThatKnowOnePathCountItOnce) {
+  for (ModuleMap& module : map_.modules) module.entries.push_back(module.entries[0]);
+  AddNamedLayer("model/layers.0");
+  EXPECT_EQ(Expect("rms_norm").count, 4);
+  EXPECT_EQ(Expect("rope").count, 2);
+  EXPECT_EQ(Expect("swiglu").count, 1);
+}
+
+// Each kind of module rotates as many tensors as its entry says.
+TEST_F(ExpectedTest, EntriesHaveCountsOfTheirOwn) {
+  map_ = *BuiltInFamilies().LoadMap("deepseek_v4");
+  const std::string package = "transformers.models.deepseek_v4.modeling_deepseek_v4.";
+  m_.Add(TorchNode({"", "layers.0.self_attn"}, {"W", package + "DeepseekV4Attention"}));
+  m_.Add(TorchNode({"", "layers.0.self_attn", "layers.0.self_attn.compressor",
+                    "layers.0.self_attn.compressor.indexer"},
+                   {"W", package + "DeepseekV4Attention", package + "DeepseekV4CSACompressor",
+                    package + "DeepseekV4Indexer"}));
+  EXPECT_EQ(Expect("rope").count, 3 + 1 + 2);
+}
+
+TEST_F(ExpectedTest, LinearWeightsThatLostTheirNamesAreNoDisagreement) {
+  AddTorchLayer("0");
+  AddTorchLayer("1");
+  m_.Initializer("model.layers.1.mlp.gate_proj.weight");
+  EXPECT_EQ(Expect("swiglu").count, 2);
+  EXPECT_THAT(Expect("swiglu").disagreements, IsEmpty());
+  m_.Initializer("model.layers.2.mlp.gate_proj.weight");
+  m_.Initializer("model.layers.3.mlp.gate_proj.weight");
+  EXPECT_THAT(Expect("swiglu").disagreements, ElementsAre("weight_names says 3"));
+}
+
+// The layers of config.json may be in another file of the same folder.
+TEST_F(ExpectedTest, ConfigurationIsNoSourceBesideMetadata) {
+  m_.Add(TorchNode({"", "lm_head"}, {Qwen3("Qwen3ForCausalLM"), "torch.nn.modules.linear.Linear"}));
+  config_.integers["num_hidden_layers"] = 28;
+  EXPECT_EQ(Expect("rms_norm").count, std::nullopt);
 }
 
 TEST_F(ExpectedTest, StructuralRouteExpectsNothing) {

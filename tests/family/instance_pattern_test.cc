@@ -25,6 +25,13 @@ TEST(MatchPattern, ComparesWholeSegments) {
   EXPECT_EQ(MatchPattern("layers.*.mlp", ""), std::nullopt);
 }
 
+TEST(MatchPattern, AStarIsANumber) {
+  EXPECT_EQ(MatchPattern("experts.*", "m.experts.17"), "m");
+  EXPECT_EQ(MatchPattern("experts.*", "m.experts.act_fn"), std::nullopt);
+  EXPECT_EQ(MatchPattern("experts.*", "m.experts.1a"), std::nullopt);
+  EXPECT_EQ(MatchPattern("experts.*", "m.experts."), std::nullopt);
+}
+
 TEST(MatchPatterns, PlainWordsNeedThePrefixOfTheLayers) {
   const std::vector<std::string> patterns = {"layers.*.ln", "norm"};
   const std::vector<std::string> paths = {"vision.norm", "model.layers.0.ln", "model.layers.1.ln",
@@ -46,7 +53,7 @@ TEST(MatchPatterns, TakesAStarAtTheEnd) {
 }
 
 TEST(MatchPatterns, NamesAPathOnceHoweverManyPatternsFit) {
-  const std::vector<std::string> patterns = {"layers.*.attn", "*.attn"};
+  const std::vector<std::string> patterns = {"layers.*.attn", "*.attn", "attn"};
   const std::vector<std::string> paths = {"m.layers.0.attn"};
   EXPECT_THAT(MatchPatterns(patterns, paths), ElementsAre("m.layers.0.attn"));
 }

@@ -41,6 +41,19 @@ TEST(ParseConfigJson, ReadsTheNestedTextConfig) {
   EXPECT_EQ(config->Integer("hidden_size"), 1);  // the outer one stands first
 }
 
+TEST(ParseConfigJson, ReadsLayerTypesAndTheVisionConfig) {
+  const Result<ModelConfig> config = ParseConfigJson(
+      R"({"model_type": "llava", "text_config": {"model_type": "exaone4",
+          "layer_types": ["full_attention", "sliding_attention"], "sliding_window": null},
+          "vision_config": {"model_type": "pixtral", "num_hidden_layers": 7}})",
+      "config.json");
+  ASSERT_TRUE(config);
+  EXPECT_THAT(config->layer_types, testing::ElementsAre("full_attention", "sliding_attention"));
+  EXPECT_EQ(config->vision_model_type, "pixtral");
+  EXPECT_EQ(config->Integer("sliding_window"), std::nullopt);
+  EXPECT_EQ(config->Integer("num_hidden_layers"), std::nullopt);  // layers are the text model's
+}
+
 TEST(ParseConfigJson, TakesThePythonNumbers) {
   const Result<ModelConfig> config = ParseConfigJson(
       R"({"limit": [0.0, Infinity], "low": -Infinity, "x": NaN, "model_type": "NaN \" Infinity"})",

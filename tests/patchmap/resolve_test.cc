@@ -188,6 +188,50 @@ TEST(ResolveModules, TakesModulesThatAFamilyAdds) {
   EXPECT_FALSE(Resolve("relu_squared"));
 }
 
+TEST(ResolveModules, SaysWhyLigerLeavesAModuleAlone) {
+  FamilyMap map = Llama();
+  map.defaults[0].on = false;
+  map.defaults[0].no_op = "its kernel rotates halves";
+  Result<ResolvedModules> resolved = ResolveModules(map, "auto", kDefaultExclude, kAvailable);
+  ASSERT_TRUE(resolved);
+  EXPECT_EQ(resolved->Find("rope")->reason,
+            "off by default for family llama: its kernel rotates halves");
+  resolved = ResolveModules(map, "rope=on", kDefaultExclude, kAvailable);
+  ASSERT_TRUE(resolved);
+  EXPECT_TRUE(resolved->IsEnabled("rope"));
+
+  map.defaults[0].refused = "no op expresses it";
+  resolved = ResolveModules(map, "rope=on", kDefaultExclude, kAvailable);
+  ASSERT_FALSE(resolved);
+  EXPECT_EQ(resolved.error().code, ErrorCode::kFamily);
+  EXPECT_EQ(resolved.error().message,
+            "family llama does not accept module 'rope': no op expresses it");
+  EXPECT_TRUE(ResolveModules(map, "rope=off", kDefaultExclude, kAvailable));
+}
+
+// softmax and group_norm: no helper of Liger's takes them, every family does on request.
+TEST(ResolveModules, SomeModulesRunOnRequestOnly) {
+  std::vector<std::string> available = kAvailable;
+  available.push_back("softmax");
+  for (const FamilyMap& map : {Llama(), StructuralMap()}) {
+    Result<ResolvedModules> resolved = ResolveModules(map, "auto", kDefaultExclude, available);
+    ASSERT_TRUE(resolved);
+    EXPECT_EQ(resolved->Find("softmax"), nullptr);
+    EXPECT_EQ(resolved->Find("group_norm"), nullptr);
+    resolved = ResolveModules(map, "softmax=on", kDefaultExclude, available);
+    ASSERT_TRUE(resolved);
+    EXPECT_THAT(Enabled(*resolved), ElementsAre("rope", "rms_norm", "swiglu", "softmax"));
+    EXPECT_EQ(resolved->Find("softmax")->reason, "on by --modules");
+    resolved = ResolveModules(map, "softmax", kDefaultExclude, available);
+    ASSERT_TRUE(resolved);
+    EXPECT_THAT(Enabled(*resolved), ElementsAre("softmax"));
+    EXPECT_FALSE(ResolveModules(map, "softmax=on", "softmax", available)->IsEnabled("softmax"));
+    resolved = ResolveModules(map, "group_norm=on", kDefaultExclude, available);
+    ASSERT_FALSE(resolved);
+    EXPECT_EQ(resolved.error().message, "module group_norm is not available in this version");
+  }
+}
+
 TEST(ResolveModules, StructuralRouteTakesWhatIsAvailable) {
   const Result<ResolvedModules> resolved =
       ResolveModules(StructuralMap(), "auto", kDefaultExclude, kAvailable);
