@@ -4,8 +4,9 @@
     case("RMS eps outside", lambda g: ..., refused("Add|Sqrt"))      # nothing fused, and a reason that fits
 
 `fused` is a list of ops with all of their attributes: rms(), add_rms(), layer_norm(), ... below; "T" stands for the
-dtype of the graph. `missed` are reasons: regular expressions for "guard: reason" of an entry among missed, degraded,
-near_misses, already_fused or diagnostics.
+dtype of the graph. A reason is a regular expression for "guard: reason" of an entry among missed, degraded and
+near_misses, or "excluded: operator" of a loss op. A refusal without a reason is a graph in which nothing resembles the
+op by the operators that make it rare, so that nobody waits for a word about it.
 """
 import dataclasses
 import itertools
@@ -24,7 +25,7 @@ class Case:
     feeds: dict
     dtype: int
     fused: list
-    or_only: list | None  # what may be fused instead; then no reason is needed
+    others: list  # lists of ops that may be fused instead; then no reason is needed
     reasons: list
     already: list
     modules: str
@@ -36,23 +37,34 @@ class Case:
 
 @dataclasses.dataclass
 class Refused:
-    """Nothing is fused but `fused`, and for each of `reasons` an entry says it; or `or_only` is fused."""
+    """Nothing is fused but `fused`, and for each of `reasons` an entry says it; or one of `others` is fused."""
     reasons: tuple
     fused: tuple = ()
-    or_only: tuple | None = None
+    others: tuple = ()
 
 
 def refused(*reasons, fused=(), or_only=None):
-    return Refused(reasons, tuple(fused), or_only)
+    return Refused(reasons, tuple(fused), () if or_only is None else (or_only,))
 
 
-def either(one, other):
-    """Two ops that compute the same function."""
-    return Refused((), tuple(one), tuple(other))
+def either(one, *others):
+    """Ops that compute the same function."""
+    return Refused((), tuple(one), others)
 
 
-def case(name, build, expected, *, opset=18, dtype=F32, constants="initializer", modules=None, arguments=(), run=None,
-         already=(), precision=None, tolerance=None):
+def case(name,
+         build,
+         expected,
+         *,
+         opset=18,
+         dtype=F32,
+         constants="initializer",
+         modules=None,
+         arguments=(),
+         run=None,
+         already=(),
+         precision=None,
+         tolerance=None):
     """Builds the graph at once. `already`: ops that the report must count as already fused."""
     graph = Graph(opset, dtype, constants, f"c{next(_numbers)}_")
     outputs = build(graph)
@@ -61,8 +73,9 @@ def case(name, build, expected, *, opset=18, dtype=F32, constants="initializer",
     fused = list(expected.fused) if isinstance(expected, Refused) else list(expected)
     if run is None:
         run = "reference" if dtype == BF16 else "ort"
-    return Case(name, graph.prefix, graph.model(outputs), graph.feeds, dtype, fused, getattr(expected, "or_only", None), reasons, list(already), modules,
-                list(arguments), run, precision, tolerance)
+    return Case(name, graph.prefix, graph.model(outputs), graph.feeds, dtype, fused,
+                list(getattr(expected, "others", ())), reasons, list(already), modules, list(arguments), run,
+                precision, tolerance)
 
 
 # The ops with every attribute, at its usual value.
@@ -85,18 +98,23 @@ def add_layer_norm(**attributes):
 
 
 def rope(rotary_dim=8, layout="BNSD", table="full", interleaved=0, rotary_offset=0, stash_type="T"):
-    return "LigerRope", {"rotary_dim": rotary_dim, "layout": layout, "table": table, "interleaved": interleaved,
-                         "rotary_offset": rotary_offset, "stash_type": stash_type}
+    return "LigerRope", {
+        "rotary_dim": rotary_dim, "layout": layout, "table": table, "interleaved": interleaved,
+        "rotary_offset": rotary_offset, "stash_type": stash_type
+    }
 
 
 def swiglu(packed="none", alpha=1, gate_multiplier=1, limit=0, up_offset=0, stash_type="T"):
-    return "LigerSwiGLU", {"packed": packed, "alpha": alpha, "gate_multiplier": gate_multiplier, "limit": limit,
-                           "up_offset": up_offset, "stash_type": stash_type}
+    return "LigerSwiGLU", {
+        "packed": packed, "alpha": alpha, "gate_multiplier": gate_multiplier, "limit": limit, "up_offset": up_offset,
+        "stash_type": stash_type
+    }
 
 
 def geglu(approximate, packed="none", limit=0, up_offset=0, stash_type="T"):
-    return "LigerGeGLU", {"approximate": approximate, "packed": packed, "limit": limit, "up_offset": up_offset,
-                          "stash_type": stash_type}
+    return "LigerGeGLU", {
+        "approximate": approximate, "packed": packed, "limit": limit, "up_offset": up_offset, "stash_type": stash_type
+    }
 
 
 def softmax_op():

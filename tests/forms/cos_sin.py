@@ -18,7 +18,7 @@ def positions(g, shape=("B", "S")):
 
 
 def frequencies(g, factor=1.0):
-    return 10000.0 ** (-np.arange(HALF) / HALF) * factor
+    return 10000.0**(-np.arange(HALF) / HALF) * factor
 
 
 def outer(g, ids, inv_freq=None, expand=False):
@@ -45,6 +45,7 @@ def turned(tables, rotation=rotated, heads=True):
     def build(g):
         cos, sin = tables(g)
         return (rotation(q(g), cos, sin), rotation(q(g, 2, "k"), cos, sin)) if heads else rotation(q(g), cos, sin)
+
     return build
 
 
@@ -78,7 +79,8 @@ def computed():
     yield case("CS-1 Unsqueeze for each layer", per_layer_unsqueeze, [rope()])
     yield case("CS-1 Unsqueeze in front of Cast", turned(unsqueeze_then_cast), [rope()], dtype=F16)
     yield case("CS-1 Concat of Cos and Cos", turned(concat_of_cos), [rope()])
-    yield case("CS-6 Mul", turned(lambda g: halves_of(cast(unsqueeze(positions(g), [-1]), F32) * g.constant(frequencies(g), F32))),
+    yield case("CS-6 Mul",
+               turned(lambda g: halves_of(cast(unsqueeze(positions(g), [-1]), F32) * g.constant(frequencies(g), F32))),
                [rope()])
     yield case("CS-6 Einsum", turned(einsum), [rope()])
     yield case("CS-6 MatMul", turned(column_times_row), [rope()])
@@ -99,7 +101,8 @@ def vector_positions(g):
 
 
 def from_range(g):
-    length = squeeze(op("Slice", op("Shape", g.input("tokens", ["B", "S"], I64, np.zeros((2, S)))), [1], [2], [0]), [0])
+    length = squeeze(op("Slice", op("Shape", g.input("tokens", ["B", "S"], I64, np.zeros((2, S)))), [1], [2], [0]),
+                     [0])
     ids = op("Range", g.constant(0, I64), length, g.constant(1, I64))
     return halves_of(outer(g, unsqueeze(ids, [0])))
 
@@ -144,7 +147,7 @@ def stored():
 
 
 def table(width, t):
-    f = np.arange(LENGTH)[:, None] * 10000.0 ** (-np.arange(HALF) / HALF)
+    f = np.arange(LENGTH)[:, None] * 10000.0**(-np.arange(HALF) / HALF)
     return t(np.concatenate([f, f], -1) if width == D else f)
 
 
@@ -170,10 +173,12 @@ def gathered_concat(g):
 def old_llama(g):
     ids = positions(g)
     length = op("Slice", op("Shape", ids), [1], [2], [0])
+
     def of(t):
         cache = g.constant(table(D, t).reshape(1, 1, LENGTH, D), name="cache")
         rows = squeeze(squeeze(op("Slice", cache, [0], length, [2], [1]), [1]), [0])
         return unsqueeze(op("Gather", rows, ids), [1])
+
     return of(np.cos), of(np.sin)
 
 
@@ -245,10 +250,18 @@ def longrope(g):
     bodies = []
     for factor in (1.0, 2.0):
         body = g.body()
-        tables = [body.constant(np.tile(t(np.arange(LENGTH)[:, None] * frequencies(g, factor)), 2)) for t in (np.cos, np.sin)]
+        tables = [
+            body.constant(np.tile(t(np.arange(LENGTH)[:, None] * frequencies(g, factor)), 2)) for t in (np.cos, np.sin)
+        ]
         bodies.append((body, [op("Identity", t) for t in tables]))
-    caches = op("If", long, outputs=2, dtype=F32, **{
-        branch: graph_proto(body, results, branch) for branch, (body, results) in zip(("then_branch", "else_branch"), bodies)})
+    caches = op("If",
+                long,
+                outputs=2,
+                dtype=F32,
+                **{
+                    branch: graph_proto(body, results, branch)
+                    for branch, (body, results) in zip(("then_branch", "else_branch"), bodies)
+                })
     return [unsqueeze(op("Gather", c, ids), [1]) for c in caches]
 
 
@@ -283,9 +296,11 @@ def mrope(g):
     f = mrope_angles(g)
     both = concat(f, f)
     sections = [1, 1, 2] * 2
+
     def chosen(t):
         parts = split(t, sections)
         return unsqueeze(concat(*[op("Gather", p, g.constant(i % 3, I64), axis=0) for i, p in enumerate(parts)]), [1])
+
     return chosen(op("Cos", both)), chosen(op("Sin", both))
 
 
@@ -303,8 +318,8 @@ def two_thetas(g):
 
 
 def near_misses():
-    near = lambda name, tables, *reasons, rotation=rotated: case(f"CS near: {name}", turned(tables, rotation, heads=False),
-                                                                 refused(*reasons))
+    near = lambda name, tables, *reasons, rotation=rotated: case(
+        f"CS near: {name}", turned(tables, rotation, heads=False), refused(*reasons))
     yield near("halves of other angles", lambda g: halves_of_two(g), "rotary_tables|halves")
     yield near("halves in a gathered cache differ", lambda g: differing_cache(g), "rotary_tables|halves")
     yield near("pairs instead of halves", lambda g: repeat(g, expand), "rotary_tables|halves")
@@ -322,16 +337,18 @@ def halves_of_two(g):
 
 def differing_cache(g):
     ids = positions(g)
-    f = np.arange(LENGTH)[:, None] * 10000.0 ** (-np.arange(D) / D)
+    f = np.arange(LENGTH)[:, None] * 10000.0**(-np.arange(D) / D)
     return [unsqueeze(op("Gather", g.constant(t(f), name="cache"), ids), [1]) for t in (np.cos, np.sin)]
 
 
 def uneven_mrope(g):
     f = mrope_angles(g)
     both = concat(f, f)
+
     def chosen(t):
         parts = split(t, [1, 1, 2, 2, 1, 1])
         return unsqueeze(concat(*[op("Gather", p, g.constant(i % 3, I64), axis=0) for i, p in enumerate(parts)]), [1])
+
     return chosen(op("Cos", both)), chosen(op("Sin", both))
 
 

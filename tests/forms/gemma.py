@@ -1,4 +1,4 @@
-"""Gemma's RMSNorm: y = x / rms(x) * (1 + w); the offset stands in the graph (GEM-1, 2, 4, 6) or in the weights (GEM-3)."""
+"""Gemma's RMSNorm: y = x / rms(x) * (1 + w), GEM-1 to GEM-6: the 1 stands in the graph, or is folded into w (GEM-3)."""
 from case import add_rms, case, refused, rms
 from graph import BF16, F16, F32, cast, mean, op, reciprocal, sqrt
 from rms_norm import H, ORDERS, ROOTS, normalised
@@ -25,12 +25,16 @@ def offsets():
                            lambda g: gemma_f32(g, lambda n, w: product(n, offset(w)), root), [rms(offset=1)])
     for dtype in HALF:
         for name, offset in one_plus.items():
-            yield case(f"GEM-1 {name} of Cast(w)", lambda g: gemma(g, lambda w: offset(cast(w, F32))),
-                       [rms(offset=1, scale_type=F32)], dtype=dtype)
-            yield case(f"GEM-1 {name}, w is f32", lambda g: gemma(g, offset, F32), [rms(offset=1, scale_type=F32)],
+            yield case(f"GEM-1 {name} of Cast(w)",
+                       lambda g: gemma(g, lambda w: offset(cast(w, F32))), [rms(offset=1, scale_type=F32)],
+                       dtype=dtype)
+            yield case(f"GEM-1 {name}, w is f32",
+                       lambda g: gemma(g, offset, F32), [rms(offset=1, scale_type=F32)],
                        dtype=dtype)
         # The sum rounded to the half type, then widened: not the op's 1 + w in f32, so the sum is the scale.
-        yield case("GEM-1 Cast(1 + w)", lambda g: gemma(g, lambda w: cast(1 + w, F32)), [rms(scale_type=F32)], dtype=dtype)
+        yield case("GEM-1 Cast(1 + w)",
+                   lambda g: gemma(g, lambda w: cast(1 + w, F32)), [rms(scale_type=F32)],
+                   dtype=dtype)
         # 1 + w behind the Cast: the llama order with an offset.
         yield case("GEM-1 offset behind the Cast", lambda g: llama_offset(g), [rms(offset=1)], dtype=dtype)
         yield case("GEM-3 folded, f32", lambda g: gemma(g, lambda w: w, F32), [rms(scale_type=F32)], dtype=dtype)
@@ -68,13 +72,17 @@ def embedded(g):
 
 def operators():
     yield case("GEM-4 RMSNormalization", lambda g: op_offset(g, "RMSNormalization"), [rms(offset=1)], opset=23)
-    yield case("GEM-4 SimplifiedLayerNormalization", lambda g: op_offset(g, "SimplifiedLayerNormalization"), [rms(offset=1)])
+    yield case("GEM-4 SimplifiedLayerNormalization", lambda g: op_offset(g, "SimplifiedLayerNormalization"),
+               [rms(offset=1)])
     # The op adds its offset in scale_type, which is f16 here: the same rounding as the graph's Add.
     yield case("GEM-4 in f16", lambda g: op_offset(g, "SimplifiedLayerNormalization"), [rms(offset=1)], dtype=F16)
     yield case("GEM-5 Casts around SimplifiedLayerNormalization",
                lambda g: cast(simplified(cast(g.input("x", ["B", "S", H]), F32), g.weight("w", [H], F32)), F16),
-               [rms(scale_type=F32)], dtype=F16)
-    yield case("GEM-5 residual stream in f32", residual_in_f32, [add_rms(scale_type=F32), rms(scale_type=F32)], dtype=F16)
+               [rms(scale_type=F32)],
+               dtype=F16)
+    yield case("GEM-5 residual stream in f32",
+               residual_in_f32, [add_rms(scale_type=F32), rms(scale_type=F32)],
+               dtype=F16)
 
 
 def simplified(x, w):
@@ -91,8 +99,13 @@ def residual_in_f32(g):
     wide = cast(g.input("x", ["B", "S", H]), F32)
     first = cast(simplified(wide, g.weight("w1", [H], F32)), F16)
     skip = cast(first * 0.5, F32)
-    y, _, _, total = op("SkipSimplifiedLayerNormalization", wide, skip, g.weight("w2", [H], F32), domain="com.microsoft",
-                        outputs=4, epsilon=1e-6)
+    y, _, _, total = op("SkipSimplifiedLayerNormalization",
+                        wide,
+                        skip,
+                        g.weight("w2", [H], F32),
+                        domain="com.microsoft",
+                        outputs=4,
+                        epsilon=1e-6)
     return cast(y, F16), total
 
 
@@ -100,9 +113,11 @@ def near_misses():
     yield case("GEM near: n*w + another tensor",
                lambda g: gemma_f32(g, lambda n, w: n * w + g.input("b", ["B", "S", H])), [rms()])
     yield case("GEM near: n*w + bias", lambda g: gemma_f32(g, lambda n, w: n * w + g.weight("b", [H])), [rms()])
-    yield case("GEM near: n*w - n", lambda g: gemma_f32(g, lambda n, w: n * w - n), refused("inner_value_used|degraded|used|read by"))
+    yield case("GEM near: n*w - n", lambda g: gemma_f32(g, lambda n, w: n * w - n),
+               refused("inner_value_used|degraded|used|read by"))
     yield case("GEM near: 1 - w is the scale", lambda g: gemma_f32(g, lambda n, w: n * (1 - w)), [rms()])
-    yield case("GEM near: a vector beside w", lambda g: gemma_f32(g, lambda n, w: n * (w + g.weight("v", [H]))), [rms()])
+    yield case("GEM near: a vector beside w", lambda g: gemma_f32(g, lambda n, w: n * (w + g.weight("v", [H]))),
+               [rms()])
     yield case("GEM near: two norms share x", two_norms, [rms(offset=1), rms()])
 
 

@@ -17,8 +17,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 F32, F16, BF16, F64 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE
 I64, I32, I8, BOOL = TensorProto.INT64, TensorProto.INT32, TensorProto.INT8, TensorProto.BOOL
-NUMPY = {F32: np.float32, F16: np.float16, BF16: ml_dtypes.bfloat16, F64: np.float64, I64: np.int64, I32: np.int32, I8: np.int8,
-         BOOL: np.bool_}
+NUMPY = {
+    F32: np.float32, F16: np.float16, BF16: ml_dtypes.bfloat16, F64: np.float64, I64: np.int64, I32: np.int32,
+    I8: np.int8, BOOL: np.bool_
+}
 NAMES = {F32: "f32", F16: "f16", BF16: "bf16", F64: "f64"}
 SIZES = {"B": 2, "S": 5}  # what symbolic dimensions are when a graph runs
 BOOLEAN = {"Not", "Greater", "GreaterOrEqual", "Less", "Equal", "And", "Or", "IsInf", "IsNaN"}
@@ -28,7 +30,6 @@ LAST = 2**63 - 1  # end of a Slice: to the end of the axis
 
 class Value:
     """A value of a graph; its operators are nodes."""
-
     def __init__(self, graph, name, dtype):
         self.graph, self.name, self.dtype = graph, name, dtype
 
@@ -71,7 +72,6 @@ class Graph:
 
     All names begin with `prefix`, so that graphs can be joined.
     """
-
     def __init__(self, opset=18, dtype=F32, constants="initializer", prefix=""):
         self.opset, self.dtype, self.constants, self.prefix = opset, dtype, constants, prefix
         self.nodes, self.inputs, self.initializers, self.functions, self.feeds = [], [], [], [], {}
@@ -111,8 +111,9 @@ class Graph:
         results = build(inner, *inputs)
         results = results if isinstance(results, tuple) else (results,)
         opsets = [helper.make_opsetid(d, v) for d, v in {"": self.opset, **(imports or {})}.items()]
-        self.functions.append(helper.make_function(domain, name, [i.name for i in inputs], [r.name for r in results],
-                                                   inner.nodes, opsets))
+        self.functions.append(
+            helper.make_function(domain, name, [i.name for i in inputs], [r.name for r in results], inner.nodes,
+                                 opsets))
         return lambda *args: op(name, *args, domain=domain, outputs=len(results), dtype=results[0].dtype)
 
     def body(self):
@@ -167,7 +168,7 @@ def _operand(graph, value, dtype):
 
 def op(op_type, *inputs, outputs=1, domain="", dtype=None, graph=None, **attributes):
     """One node. Lists are int64 vectors, numbers scalars of the first value's type, None an absent input."""
-    inputs = inputs[: max((i + 1 for i, v in enumerate(inputs) if v is not None), default=0)]
+    inputs = inputs[:max((i + 1 for i, v in enumerate(inputs) if v is not None), default=0)]
     values = [v for v in inputs if isinstance(v, Value)]
     graph = graph or max((v.graph for v in values), key=lambda g: len(g.prefix))  # the body, not what it captures
     first = values[-1 if op_type == "Where" else 0].dtype if values else graph.dtype  # Where: not the condition's
@@ -175,8 +176,12 @@ def op(op_type, *inputs, outputs=1, domain="", dtype=None, graph=None, **attribu
     if dtype is None:
         dtype = attributes.get("to", BOOL if op_type in BOOLEAN else I64 if op_type in ("Shape", "Size") else first)
     names = [f"{graph.prefix}{op_type.lower()}_{len(graph.nodes)}" + (f"_{i}" if i else "") for i in range(outputs)]
-    graph.nodes.append(helper.make_node(op_type, ["" if v is None else v.name for v in operands], names,
-                                        name=names[0], domain=domain, **attributes))
+    graph.nodes.append(
+        helper.make_node(op_type, ["" if v is None else v.name for v in operands],
+                         names,
+                         name=names[0],
+                         domain=domain,
+                         **attributes))
     results = tuple(Value(graph, n, dtype) for n in names)
     return results if outputs > 1 else results[0]
 

@@ -45,7 +45,8 @@ def by_shape(y, x):
 def by_instance_norm():
     for opset in (11, 13, 17, 18, 20):
         yield case("GN-1 Reshape to Shape(x)", lambda g: simulated(g, by_shape), [group_norm(G)], opset=opset, **ON)
-    yield case("GN-1 Reshape to a constant", lambda g: simulated(g, lambda y, x: reshape(y, [0, C, 3, 3])), [group_norm(G)], **ON)
+    yield case("GN-1 Reshape to a constant", lambda g: simulated(g, lambda y, x: reshape(y, [0, C, 3, 3])),
+               [group_norm(G)], **ON)
     yield case("GN-1 weights through Unsqueeze", unsqueezed_weights, [group_norm(G)], **ON)
     yield case("GN-1 weights through Unsqueeze of Range", range_weights, [group_norm(G)], **ON)
     yield case("GN-1 eps 1e-6", lambda g: simulated(g, by_shape, eps=1e-6), [group_norm(G, 1e-6)], **ON)
@@ -75,17 +76,34 @@ def with_silu(g):
 
 def operators():
     x_w_b = lambda g: (image(g), g.weight("w", [C]), g.weight("b", [C]))
-    yield case("GN-3 GroupNormalization-21", lambda g: op("GroupNormalization", *x_w_b(g), num_groups=G, epsilon=EPS),
-               [group_norm(G)], opset=21, **ON)
-    yield case("GN-3 default eps", lambda g: op("GroupNormalization", *x_w_b(g), num_groups=G), [group_norm(G, 1e-5)], opset=21, **ON)
+    yield case("GN-3 GroupNormalization-21",
+               lambda g: op("GroupNormalization", *x_w_b(g), num_groups=G, epsilon=EPS), [group_norm(G)],
+               opset=21,
+               **ON)
+    yield case("GN-3 default eps",
+               lambda g: op("GroupNormalization", *x_w_b(g), num_groups=G), [group_norm(G, 1e-5)],
+               opset=21,
+               **ON)
     # Scale and bias of opset 18 are per group.
-    yield case("GN-2 GroupNormalization-18", lambda g: op(
-        "GroupNormalization", image(g), g.weight("w", [G]), g.weight("b", [G]), num_groups=G),
-               refused("GroupNormalization|scale|group", or_only=[group_norm(G)]), run="", **ON)
+    yield case("GN-2 GroupNormalization-18",
+               lambda g: op("GroupNormalization", image(g), g.weight("w", [G]), g.weight("b", [G]), num_groups=G),
+               refused("GroupNormalization|scale|group", or_only=[group_norm(G)]),
+               run="",
+               **ON)
     # ONNX Runtime's CPU provider has no kernel for it.
-    yield case("GN-4 com.microsoft.GroupNorm", lambda g: op(
-        "GroupNorm", g.input("x", ["B", 3, 3, C]), g.weight("w", [C], F32), g.weight("b", [C], F32), domain=MICROSOFT, groups=G,
-        epsilon=EPS, activation=0, channels_last=1), refused("GroupNorm", or_only=[group_norm(G)]), run="", **ON)
+    yield case("GN-4 com.microsoft.GroupNorm",
+               lambda g: op("GroupNorm",
+                            g.input("x", ["B", 3, 3, C]),
+                            g.weight("w", [C], F32),
+                            g.weight("b", [C], F32),
+                            domain=MICROSOFT,
+                            groups=G,
+                            epsilon=EPS,
+                            activation=0,
+                            channels_last=1),
+               refused("GroupNorm", or_only=[group_norm(G)]),
+               run="",
+               **ON)
 
 
 def decomposed():
@@ -103,24 +121,25 @@ def five(g, grouped, axes):
 
 def near_misses():
     near = lambda name, build, *reasons, **more: case(f"GN near: {name}", build, refused(*reasons), **ON, **more)
-    yield near("InstanceNormalization with a scale", lambda g: simulated(g, by_shape, scale=np.arange(1, G + 1)), "scale|ones|1")
+    yield near("InstanceNormalization with a scale", lambda g: simulated(g, by_shape, scale=np.arange(1, G + 1)),
+               "scale|ones|1")
     yield near("InstanceNormalization with a bias", lambda g: simulated(g, by_shape, bias=np.ones(G)), "bias|zeros|0")
     yield case("GN near: a group for each channel", lambda g: simulated(g, by_shape, groups=C),
                refused("group|channel", or_only=[group_norm(C)]), **ON)
     yield near("channels last", channels_last, "shape|channel|weight|scale")
     yield near("the last Reshape has another shape", lambda g: other_shape(g), "shape|Reshape|weight|scale|row")
     yield near("statistics over space only", spatial)
-    yield near("InstanceNormalization alone", lambda g: op(
-        "InstanceNormalization", image(g), g.weight("w", [C]), g.weight("b", [C]), epsilon=EPS))
+    yield near("InstanceNormalization alone",
+               lambda g: op("InstanceNormalization", image(g), g.weight("w", [C]), g.weight("b", [C]), epsilon=EPS))
     yield case("GN near: scale and shift behind", scale_shift, [group_norm(G)], **ON)
     # The statistics are those of a layer norm over the flattened rows, without an affine part; the weights are not.
-    yield case("GN near: one group", lambda g: five(g, [2, 1, -1], [2]), either([layer_norm(epsilon=EPS)], [group_norm(1)]), **ON)
+    yield case("GN near: one group", lambda g: five(g, [2, 1, -1], [2]),
+               either([layer_norm(epsilon=EPS)], [group_norm(1)]), **ON)
 
 
 def channels_last(g):
     x = g.input("x", ["B", 3, 3, C], feed=g.random.standard_normal((2, 3, 3, C)))
-    return by_shape(op("InstanceNormalization", reshape(x, [0, G, -1]), g.constant(np.ones(G)), g.constant(np.zeros(G))), x) * \
-        g.weight("w", [C]) + g.weight("b", [C])
+    return by_shape(instance_norm(x), x) * g.weight("w", [C]) + g.weight("b", [C])
 
 
 def other_shape(g):

@@ -1,4 +1,4 @@
-"""A residual sum and the norm behind it: sum = x + r, y = norm(sum); SKIP-1 to SKIP-10, and what must not become one."""
+"""A residual sum and the norm behind it: s = x + r, y = norm(s); SKIP-1 to SKIP-10, and what must not become one."""
 from case import add_layer_norm, add_rms, case, either, layer_norm, refused, rms
 from graph import BF16, F16, F32, MICROSOFT, cast, mean, op, reciprocal, sqrt
 from layer_norm import ln, normalised
@@ -28,6 +28,7 @@ def skip(norm, *, first=lambda x, r: x + r):
     def build(g):
         s = first(*states(g, "x", "r"))
         return norm(g, s), s * 0.5
+
     return build
 
 
@@ -43,9 +44,9 @@ def decomposed():
     """SKIP-1."""
     for root in ("Reciprocal", "Div(1,)", "Div"):
         for square in ("Mul", "Pow"):
-            yield case(f"SKIP-1 RMS {square}, {root}", skip(lambda g, s: rms_of(g, s, root=root, square=square)), [add_rms()])
-            yield case(f"SKIP-1 LN {square}, {root}",
-                       skip(lambda g, s: ln_of(g, s, root=root, square=square)),
+            yield case(f"SKIP-1 RMS {square}, {root}", skip(lambda g, s: rms_of(g, s, root=root, square=square)),
+                       [add_rms()])
+            yield case(f"SKIP-1 LN {square}, {root}", skip(lambda g, s: ln_of(g, s, root=root, square=square)),
                        [add_layer_norm()])
     for opset in (11, 13, 17, 20, 23):
         yield case("SKIP-1 RMS", skip(rms_of), [add_rms()], opset=opset)
@@ -57,10 +58,14 @@ def decomposed():
     for dtype in (F16, BF16):
         # SKIP-5: the sum is rounded to T, then widened.
         yield case("SKIP-5 RMS", skip(lambda g, s: llama(s, scale(g))), [add_rms()], dtype=dtype)
-        yield case("SKIP-5 RMS, weight in f32", skip(lambda g, s: cast(rms_norm(cast(s, F32), scale(g, F32)), dtype)),
-                   [add_rms(scale_type=F32)], dtype=dtype)
-        yield case("SKIP-5 LN", skip(lambda g, s: op("LayerNormalization", s, scale(g), g.weight("b", [H]), axis=-1,
-                                                     epsilon=LN_EPS)), [add_layer_norm()], dtype=dtype)
+        yield case("SKIP-5 RMS, weight in f32",
+                   skip(lambda g, s: cast(rms_norm(cast(s, F32), scale(g, F32)), dtype)), [add_rms(scale_type=F32)],
+                   dtype=dtype)
+        yield case(
+            "SKIP-5 LN",
+            skip(lambda g, s: op("LayerNormalization", s, scale(g), g.weight("b", [H]), axis=-1, epsilon=LN_EPS)),
+            [add_layer_norm()],
+            dtype=dtype)
     yield case("SKIP-5 residual stream in f32", residual_in_f32, [add_rms(scale_type=F32)], dtype=F16)
     yield case("SKIP-5 no-op Cast that the residual reads", noop_cast, [add_rms()])
 
@@ -89,19 +94,27 @@ def operators():
 
     for dtype in (F32, F16, BF16):
         yield case("SKIP-2 RMSNormalization", after("RMSNormalization"), [add_rms()], opset=23, dtype=dtype)
-        yield case("SKIP-2 SimplifiedLayerNormalization", after("SimplifiedLayerNormalization"), [add_rms()], dtype=dtype,
+        yield case("SKIP-2 SimplifiedLayerNormalization",
+                   after("SimplifiedLayerNormalization"), [add_rms()],
+                   dtype=dtype,
                    run="" if dtype == BF16 else None)
-        yield case("SKIP-2 LayerNormalization", after("LayerNormalization"), [add_layer_norm(epsilon=1e-6)], dtype=dtype)
+        yield case("SKIP-2 LayerNormalization",
+                   after("LayerNormalization"), [add_layer_norm(epsilon=1e-6)],
+                   dtype=dtype)
     for dtype in (F32, F16):
-        yield case("SKIP-3 SkipSimplifiedLayerNormalization", lambda g: contrib(g, "SkipSimplifiedLayerNormalization"),
-                   [add_rms()], dtype=dtype)
-        yield case("SKIP-3 SkipLayerNormalization", lambda g: contrib(g, "SkipLayerNormalization", g.weight("b", [H])),
-                   [add_layer_norm(epsilon=1e-6)], dtype=dtype)
+        yield case("SKIP-3 SkipSimplifiedLayerNormalization",
+                   lambda g: contrib(g, "SkipSimplifiedLayerNormalization"), [add_rms()],
+                   dtype=dtype)
+        yield case("SKIP-3 SkipLayerNormalization",
+                   lambda g: contrib(g, "SkipLayerNormalization", g.weight("b", [H])), [add_layer_norm(epsilon=1e-6)],
+                   dtype=dtype)
     yield case("SKIP-3 SkipLayerNormalization without beta", lambda g: contrib(g, "SkipLayerNormalization"),
                [add_layer_norm(epsilon=1e-6)])
-    yield case("SKIP-3 only output 0", lambda g: contrib(g, "SkipSimplifiedLayerNormalization", outputs=1), [add_rms()])
-    yield case("SKIP-3 default eps of SkipLayerNormalization", lambda g: op(
-        "SkipLayerNormalization", *states(g, "x", "r"), scale(g), domain=MICROSOFT), [add_layer_norm(epsilon=1e-12)])
+    yield case("SKIP-3 only output 0", lambda g: contrib(g, "SkipSimplifiedLayerNormalization", outputs=1),
+               [add_rms()])
+    yield case("SKIP-3 default eps of SkipLayerNormalization",
+               lambda g: op("SkipLayerNormalization", *states(g, "x", "r"), scale(g), domain=MICROSOFT),
+               [add_layer_norm(epsilon=1e-12)])
     # Its bias is added to the sum: there is no value for x + bias in the graph.
     yield case("SKIP-3 bias", lambda g: contrib(g, "SkipSimplifiedLayerNormalization", g.weight("bias", [H])),
                refused("leaf|bias|SkipSimplified", or_only=[add_rms()]))
@@ -163,7 +176,8 @@ def several():
     yield case("SKIP-9 two norms of one sum", two_norms, [add_rms(), rms()])
     yield case("SKIP-9 two LNs of one sum", lambda g: two_norms(g, lambda s, w: ln(s, w, g.weight("b", [H]))),
                [add_layer_norm(), layer_norm()])
-    yield case("SKIP-9 RMS and LN of one sum", rms_and_ln, either([add_rms(), layer_norm()], [rms(), add_layer_norm()]))
+    yield case("SKIP-9 RMS and LN of one sum", rms_and_ln, either([add_rms(), layer_norm()],
+                                                                  [rms(), add_layer_norm()]))
     yield case("SKIP-10 embedding first, no residual last", first_and_last, [rms(), add_rms(), add_rms()])
 
 
@@ -191,8 +205,7 @@ def first_and_last(g):
 def near_misses():
     for shape in ([1, "S", H], ["S", H], [H]):
         yield case(f"SKIP near: {shape} is broadcast", lambda g: broadcast(g, shape), [rms()])
-    yield case("SKIP near: [1, S, H] is broadcast, LN", lambda g: broadcast(g, [1, "S", H], ln_of),
-               [layer_norm()])
+    yield case("SKIP near: [1, S, H] is broadcast, LN", lambda g: broadcast(g, [1, "S", H], ln_of), [layer_norm()])
     yield case("SKIP near: a number is added", lambda g: plus_number(g), [rms()])
     yield case("SKIP near: other symbolic dimensions", lambda g: other_names(g), [rms()])
     yield case("SKIP near: post-norm", post_norm, [rms()])

@@ -9,7 +9,8 @@ ON = {"modules": "softmax=on"}
 
 
 def x(g):
-    return g.input("x", ["B", "S", H], feed=g.random.standard_normal((2, 5, H)) * np.resize([1, 0, 30, 1e-3], 10).reshape(2, 5, 1))
+    return g.input("x", ["B", "S", H],
+                   feed=g.random.standard_normal((2, 5, H)) * np.resize([1, 0, 30, 1e-3], 10).reshape(2, 5, 1))
 
 
 def cases():
@@ -31,7 +32,8 @@ def cases():
     yield case("SM-4 widened behind", lambda g: cast(softmax(x(g), -1), F32), fused, dtype=F16, **ON)
     yield case("SM-5 decomposed", lambda g: decomposed(x(g)), refused("Exp|Softmax|ReduceMax", or_only=fused), **ON)
     yield case("SM-6 mask in front", masked, fused, **ON)
-    yield case("SM-7 Transposes around", lambda g: transpose(softmax(transpose(x(g), [0, 2, 1]), -1), [0, 2, 1]), fused, **ON)
+    yield case("SM-7 Transposes around", lambda g: transpose(softmax(transpose(x(g), [0, 2, 1]), -1), [0, 2, 1]),
+               fused, **ON)
     yield from near_misses()
 
 
@@ -41,7 +43,8 @@ def decomposed(v):
 
 
 def masked(g):
-    return softmax(x(g) * 0.35 + g.input("mask", ["B", 1, H], feed=np.where(np.arange(16).reshape(2, 1, 8) % 3, 0, -1e4)), -1)
+    return softmax(
+        x(g) * 0.35 + g.input("mask", ["B", 1, H], feed=np.where(np.arange(16).reshape(2, 1, 8) % 3, 0, -1e4)), -1)
 
 
 def near_misses():
@@ -52,7 +55,8 @@ def near_misses():
     yield near("LogSoftmax", lambda g: op("LogSoftmax", x(g), axis=-1))
     yield near("Hardmax", lambda g: op("Hardmax", x(g), axis=-1))
     yield near("sigmoid attention", lambda g: op("Sigmoid", x(g)))
-    yield near("the sum of another tensor", lambda g: exp(x(g)) / total(exp(g.input("z", ["B", "S", H], feed=np.ones((2, 5, H))))))
+    yield near("the sum of another tensor",
+               lambda g: exp(x(g)) / total(exp(g.input("z", ["B", "S", H], feed=np.ones((2, 5, H))))))
     yield near("between the products of an attention", attention, or_only=[softmax_op()])
 
 
