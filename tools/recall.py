@@ -86,22 +86,29 @@ def patch(patcher, model, out, family=None):
 
 
 def reasons(report, module):
-    """What the report says about instances of a module that were not fused: one phrase per reason, with its count."""
-    counted = collections.Counter()
+    """What the report says about instances of a module that were not fused: one phrase per kind of reason, with its
+    count. Reasons that differ in the names of nodes alone are one kind; the first one is shown."""
+    kinds = collections.defaultdict(list)
     for kind in ("missed", "degraded"):
         for entry in report.get(kind, []):
             if entry["module"] == module:
-                counted[("degraded: " if kind == "degraded" else "") + short_text(entry["reason"])] += 1
-    return [f"{reason} ({n})" if n > 1 else reason for reason, n in sorted(counted.items())]
+                reason = ("degraded: " if kind == "degraded" else "") + short_text(entry["reason"])
+                kinds[re.sub(r"'[^']*'|unk__\d+", "", reason)].append(reason)
+    return [f"{found[0]} ({len(found)})" if len(found) > 1 else found[0] for _, found in sorted(kinds.items())]
+
+
+def failure(code, report, folder):
+    """Why a run ended without a model; empty if it did not."""
+    if code == 0:
+        return ""
+    errors = [d["message"] for d in report.get("diagnostics", []) if d["severity"] == "error"]
+    return short_text(errors[0], folder) if errors else f"exit code {code} and no report"
 
 
 def judge(code, report, truth, folder):
     """{module: counts, fused, short, why, wrong} from one report and what is true."""
     judged = {}
-    failed = ""
-    if code != 0:
-        errors = [d["message"] for d in report.get("diagnostics", []) if d["severity"] == "error"]
-        failed = short_text(errors[0], folder) if errors else f"exit code {code} and no report"
+    failed = failure(code, report, folder)
     for module in dict.fromkeys((*MODULES, *(truth or ()), *report.get("modules", {}))):
         m = report.get("modules", {}).get(module)
         true = (truth or {}).get(module, 0) if truth is not None and module in MODULES else None
@@ -172,8 +179,11 @@ def nudged(original, names, inputs, before):
     return worst
 
 
-def compare_numbers(original, patched, npz, library, dtype):
-    """SAME, "not run: reason" or "differs: by how much"; both forms of the patched model against the original."""
+def compare_numbers(original, patched, npz, library, dtype, bodies=True):
+    """SAME, "not run: reason" or "differs: by how much"; both forms of the patched model against the original.
+
+    `bodies` is false for a model that lost its function bodies: it runs with the library alone.
+    """
     import compare
     import numpy as np
 
@@ -185,7 +195,9 @@ def compare_numbers(original, patched, npz, library, dtype):
     arrays = np.load(npz) if npz.is_file() else {}
     names = [o.name for o in session.get_outputs()]
     try:
-        others = {"with the library": open_session(patched, library), "without the library": open_session(patched)}
+        others = {"with the library": open_session(patched, library)}
+        if bodies:
+            others["without the library"] = open_session(patched)
     except Exception as error:
         return "differs: the patched model does not load: " + short_text(str(error), patched.parent)
     prefixes = ["", "alt_"] if any(f.startswith("alt_in_") for f in getattr(arrays, "files", ())) else [""]
@@ -223,7 +235,7 @@ def compare_numbers(original, patched, npz, library, dtype):
     return SAME
 
 
-def describe(path):
+def describe(path, name):
     """Family, exporter, opset and dtype of a file that no list of true counts describes."""
     import onnx
 
@@ -231,7 +243,7 @@ def describe(path):
     dtypes = collections.Counter(i.data_type for i in model.graph.initializer if len(i.dims) > 1)
     dtype = dtypes.most_common(1)[0][0] if dtypes else onnx.TensorProto.FLOAT
     noted = any(p.key.startswith(("pkg.torch", "namespace")) for n in model.graph.node for p in n.metadata_props)
-    return dict(family=path.stem.split("_")[0] if path.parent.name in ("", ".") else path.parent.name,
+    return dict(family=name.partition("/")[0] if "/" in name else path.stem.partition("_")[0],
                 exporter="dynamo" if noted else "TorchScript" if model.producer_name == "pytorch" else
                 model.producer_name or "?",
                 opset=max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0),
@@ -242,15 +254,15 @@ def examine(job):
     """One model: patch, judge, run. Everything that another process needs is in `job`."""
     folder, name, facts = job["folder"], job["name"], job["facts"]
     original = folder / name
-    facts = facts or describe(original)
+    facts = facts or describe(original, name)
     with tempfile.TemporaryDirectory(dir=job["scratch"]) as scratch:
         out = pathlib.Path(scratch) / "patched.onnx"
         code, report = patch(job["patcher"], original, out, job["family"])
         result = dict(name=name, exit=code, facts=facts, family=report.get("family", {}).get("name", ""),
+                      error=failure(code, report, folder),
                       modules=judge(code, report, facts["truth"], folder), numbers="unchanged", wrong=[])
         if code not in (0, 4):
-            result["wrong"].append(f"exit code {code}: "
-                                   + next((d["message"] for d in report.get("diagnostics", [])), "no report"))
+            result["wrong"].append(f"exit code {code}: {result['error']}")
         if code == 0 and out.is_file():
             result["numbers"] = (compare_numbers(original, out, original.with_suffix(".npz"), job["library"],
                                                  facts["dtype"]) if job["numbers"] else "not compared")
@@ -260,6 +272,13 @@ def examine(job):
     return result
 
 
+def unpack(folder, units=None):
+    """The exports of the repository, or some units of them (such as {"llama"})."""
+    with tarfile.open(CORPUS / "exports.tar.xz") as archive:
+        members = [m for m in archive if units is None or m.name.partition("/")[0] in units]
+        archive.extractall(folder, members, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+
+
 @contextlib.contextmanager
 def corpus(folder=None):
     """The folder of exports: the given one, or the repository's own, unpacked for as long as the block runs."""
@@ -267,8 +286,7 @@ def corpus(folder=None):
         yield pathlib.Path(folder).resolve()
         return
     with tempfile.TemporaryDirectory(prefix="liger-recall-") as scratch:
-        with tarfile.open(CORPUS / "exports.tar.xz") as archive:
-            archive.extractall(scratch, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+        unpack(scratch)
         yield pathlib.Path(scratch)
 
 
@@ -295,7 +313,9 @@ def read_truth(path=None):
 def shortfalls(result):
     """(module, text) of everything true and not fused in one file; one entry for a run that failed."""
     rows = {module: m for module, m in result["modules"].items() if m["short"]}
-    if result["exit"] != 0 and rows:
+    if result["exit"] != 0 and not rows:
+        return [("not patched", result["error"])]
+    if result["exit"] != 0:
         return [(" ".join(f"{module} 0/{m['short']}" for module, m in rows.items()), next(iter(rows.values()))["why"])]
     return [(f"{module} {m['fused']}/{m['fused'] + m['short']}", m["why"]) for module, m in rows.items()]
 

@@ -98,7 +98,7 @@ class JudgementTest(unittest.TestCase):
         self.assertEqual((row["fused"], row["short"], row["why"]), (0, 2, "the family is not known"))
 
     def test_below_the_floor(self):
-        good = dict(name="a", exit=0, numbers=recall.SAME, modules={"rope": self.judge(report())}, wrong=[])
+        good = dict(name="a", exit=0, error="", numbers=recall.SAME, modules={"rope": self.judge(report())}, wrong=[])
         floor = {"a": recall.floor_entry(good)}
         self.assertEqual(recall.below_floor({"a": good}, floor), [])
         less = copy.deepcopy(good)
