@@ -117,9 +117,9 @@ def geglu(approximate, packed="none", limit=0, up_offset=0, stash_type="T"):
     }
 
 
-def softmax_op():
-    return "LigerSoftmax", {}
+def softmax_op(stash_type="T"):
+    return "LigerSoftmax", {"stash_type": stash_type}
 
 
 def group_norm(groups, epsilon=1e-5):
-    return "LigerGroupNorm", {"groups": groups, "epsilon": epsilon}
+    return "LigerGroupNorm", {"num_groups": groups, "epsilon": epsilon}
