@@ -49,6 +49,16 @@ void SetAttribute(const Attribute& attribute, onnx::AttributeProto& proto) {
   } else if (const auto* s = std::get_if<std::string>(&attribute.value)) {
     proto.set_type(onnx::AttributeProto::STRING);
     proto.set_s(*s);
+  } else if (const auto* ints = std::get_if<std::vector<int64_t>>(&attribute.value)) {
+    proto.set_type(onnx::AttributeProto::INTS);
+    proto.mutable_ints()->Assign(ints->begin(), ints->end());
+  } else if (const auto* tensor = std::get_if<Tensor>(&attribute.value);
+             tensor != nullptr && tensor->dtype == DType::kI64) {
+    proto.set_type(onnx::AttributeProto::TENSOR);
+    onnx::TensorProto& stored = *proto.mutable_t();
+    stored.set_data_type(onnx::TensorProto::INT64);
+    stored.mutable_dims()->Assign(tensor->dims.begin(), tensor->dims.end());
+    stored.mutable_int64_data()->Assign(tensor->ints.begin(), tensor->ints.end());
   } else {
     LIGER_CHECK(!"attribute kind of a fused op");
   }

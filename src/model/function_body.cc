@@ -158,6 +158,10 @@ class BodyMaker {
     if (type == "Constant") {
       const auto* value = Find(node, "value_float");
       if (value != nullptr && value->ref_attr_name().empty()) constants_[output] = value->f();
+      const auto* tensor = Find(node, "value");
+      if (tensor != nullptr && tensor->t().dims_size() == 0 && tensor->t().double_data_size() == 1) {
+        constants_[output] = tensor->t().double_data(0);
+      }
       return false;
     }
     if (type == "Cast") {
@@ -235,10 +239,16 @@ class BodyMaker {
 
   DType OutputType(const onnx::NodeProto& node) const {
     if (node.op_type() == "Constant") {
-      if (Find(node, "value_ints") != nullptr) return DType::kI64;
+      if (Find(node, "value_ints") != nullptr || Find(node, "value_int") != nullptr) {
+        return DType::kI64;
+      }
+      if (const auto* value = Find(node, "value"); value != nullptr) {
+        return static_cast<DType>(value->t().data_type());
+      }
       const auto known = types_.find(node.output(0));
       return known != types_.end() ? known->second : DType::kF32;
     }
+    if (node.op_type() == "Shape") return DType::kI64;
     if (node.op_type() == "Cast") return static_cast<DType>(Find(node, "to")->i());
     return types_.at(node.input(0));
   }

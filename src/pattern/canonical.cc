@@ -169,9 +169,40 @@ class NodeRules {
     return terms_.Op("Broadcast", t.dtype, {term});
   }
 
-  Maybe Binary(TermId (TermStore::*rule)(TermId, TermId)) {
+  using BinaryRule = TermId (TermStore::*)(TermId, TermId);
+
+  Maybe Binary(BinaryRule rule) {
     if (Arg(0) == kNone || Arg(1) == kNone) return std::nullopt;
-    return (terms_.*rule)(Operand(Arg(0), Arg(1)), Operand(Arg(1), Arg(0)));
+    return Apply(rule, Operand(Arg(0), Arg(1)), Operand(Arg(1), Arg(0)));
+  }
+
+  // An operator between columns is the column of the operator: complex numbers are kept as pairs
+  // on an axis of their own, and are computed with as [..., n, 1].
+  TermId Apply(BinaryRule rule, TermId a, TermId b) {
+    const bool column = StripNeg(a).IsColumn() || StripNeg(b).IsColumn();
+    if (column) {
+      const TermId left = InsideColumn(a, b);
+      const TermId right = InsideColumn(b, a);
+      if (left != kNone && right != kNone)
+        return terms_.Unsqueeze((terms_.*rule)(left, right), {-1});
+    }
+    return (terms_.*rule)(a, b);
+  }
+
+  const Term& StripNeg(TermId term) const {
+    return At(term).IsOp(op::kNeg) ? At(At(term).args[0]) : At(term);
+  }
+
+  // What stands in the column `term`; kNone if it is none, or of another rank than `other`.
+  TermId InsideColumn(TermId term, TermId other) {
+    if (At(term).kind == TermKind::kScalar) return At(term).numbers[0] == 0 ? term : kNone;
+    if (StripNeg(term).IsColumn()) return terms_.Squeeze(term, {-1});
+    const Shape* shape = canon_.FindShape(term);
+    if (shape == nullptr || shape->size() < 2 || shape->back().value != 1) return kNone;
+    if (Rank(other) != Rank(term)) return kNone;
+    const TermId inside = terms_.Squeeze(term, {-1});
+    canon_.SetShape(inside, Shape(shape->begin(), shape->end() - 1));
+    return inside;
   }
 
   Maybe Standard() {
@@ -182,6 +213,9 @@ class NodeRules {
     if (type == "Mul") return Binary(&TermStore::Mul);
     if (type == "Add") return Binary(&TermStore::Add);
     if (type == "Sum" && context_.args.size() == 2) return Binary(&TermStore::Add);
+    if (type == "Min" && context_.args.size() == 2) return Binary(&TermStore::Min);
+    if (type == "Max" && context_.args.size() == 2) return Binary(&TermStore::Max);
+    if (type == "Clip") return Clip();
     if (type == "Sub") return Sub();
     if (type == "Div") return Div();
     if (type == "Pow") return Pow();
@@ -193,6 +227,7 @@ class NodeRules {
     if (type == "Cast") return Cast();
     if (type == "CastLike") return CastLike();
     if (type == "ReduceMean" || type == "ReduceSum" || type == "ReduceSumSquare") return Reduce();
+    if (type == "Softmax") return Softmax();
     if (type == "Slice") return Slice();
     if (type == "Concat") return Concat();
     if (type == "Shape") return ShapeOf();
@@ -218,6 +253,9 @@ class NodeRules {
       }
     }
     if (const auto value = Attr("value_int")) {
+      if (const auto* ref = std::get_if<AttributeRef>(&*value)) {
+        return terms_.Capture(ref->name, DType::kI64);
+      }
       if (const auto* number = std::get_if<int64_t>(&*value)) {
         return terms_.Scalar(static_cast<double>(*number), DType::kI64);
       }
@@ -234,7 +272,7 @@ class NodeRules {
   Maybe Sub() {
     if (Arg(1) == kNone) return std::nullopt;
     const TermId a = Operand(Arg(0), Arg(1));
-    return terms_.Add(a, terms_.Neg(Operand(Arg(1), Arg(0))));
+    return Apply(&TermStore::Add, a, terms_.Neg(Operand(Arg(1), Arg(0))));
   }
 
   Maybe Div() {
@@ -249,6 +287,22 @@ class NodeRules {
                            static_cast<int>(std::max(a.numbers[0], b.numbers[0])));
     }
     return terms_.Mul(Operand(Arg(0), Arg(1)), terms_.Recip(Operand(Arg(1), Arg(0))));
+  }
+
+  // A bound that is left out does not bound. Clip is Min(Max(x, low), high), also where low > high.
+  Maybe Clip() {
+    if (context_.opset < 11) return std::nullopt;
+    TermId term = Arg(0);
+    for (const size_t i : {size_t{1}, size_t{2}}) {
+      const TermId bound = Arg(i);
+      if (bound == kNone) continue;
+      const TermKind kind = At(bound).kind;
+      const bool negated = At(bound).IsOp(op::kNeg) && StripNeg(bound).kind == TermKind::kCapture;
+      if (kind != TermKind::kScalar && kind != TermKind::kCapture && !negated) return std::nullopt;
+      const TermId scalar = Operand(bound, term);
+      term = i == 1 ? terms_.Max(scalar, term) : terms_.Min(scalar, term);
+    }
+    return term;
   }
 
   Maybe Pow() {
@@ -278,8 +332,16 @@ class NodeRules {
     return terms_.Sum(summand, Length(Arg(0), -1));
   }
 
+  // Along the last axis. Before opset 13 all axes from `axis` on make one row.
+  Maybe Softmax() {
+    const int64_t axis = AttrOr<int64_t>("axis", context_.opset < 13 ? 1 : -1);
+    if (NegativeAxis(axis, Arg(0)) != -1) return std::nullopt;
+    return terms_.Op("Softmax", At(Arg(0)).dtype, {Arg(0)});
+  }
+
   Maybe Slice() {
     if (context_.opset < 10) return std::nullopt;  // bounds are attributes there; not a form in use
+    if (auto captured = CapturedSlice()) return captured;
     const auto starts = Arg(1) != kNone ? AsInts(terms_, Arg(1)) : std::nullopt;
     const auto ends = Arg(2) != kNone ? AsInts(terms_, Arg(2)) : std::nullopt;
     if (!starts || !ends || starts->size() != ends->size()) return std::nullopt;
@@ -292,7 +354,11 @@ class NodeRules {
     }
     if (Arg(4) != kNone) {
       const auto steps = AsInts(terms_, Arg(4));
-      if (!steps || std::any_of(steps->begin(), steps->end(), [](int64_t s) { return s != 1; })) {
+      if (!steps || steps->size() != starts->size()) return std::nullopt;
+      if (steps->size() == 1 && (*steps)[0] > 1) {
+        return StrideOf(Arg(0), axes[0], (*starts)[0], (*ends)[0], (*steps)[0]);
+      }
+      if (std::any_of(steps->begin(), steps->end(), [](int64_t s) { return s != 1; })) {
         return std::nullopt;
       }
     }
@@ -304,6 +370,34 @@ class NodeRules {
       term = *sliced;
     }
     return term;
+  }
+
+  // In function texts: the first or the last elements of the last axis, as many as an attribute says.
+  Maybe CapturedSlice() {
+    const auto is_capture = [&](TermId term) {
+      return term != kNone && At(term).kind == TermKind::kCapture;
+    };
+    if (!is_capture(Arg(1)) && !is_capture(Arg(2))) return std::nullopt;
+    const auto axes = Arg(3) != kNone ? AsInts(terms_, Arg(3)) : std::nullopt;
+    if (!axes || *axes != std::vector<int64_t>{-1} || Arg(4) != kNone) return std::nullopt;
+    const DType dtype = At(Arg(0)).dtype;
+    if (is_capture(Arg(2))) {
+      if (!terms_.IsScalar(Arg(1), 0)) return std::nullopt;
+      return terms_.Op(op::kHead, dtype, {Arg(0), Arg(2)});
+    }
+    const auto end = Arg(2) != kNone ? AsInts(terms_, Arg(2)) : std::nullopt;
+    if (!end || (*end)[0] < std::numeric_limits<int32_t>::max()) return std::nullopt;
+    return terms_.Op(op::kTail, dtype, {Arg(0), Arg(1)});
+  }
+
+  // A function text promises that the step divides the length.
+  Maybe StrideOf(TermId term, int64_t axis, int64_t begin, int64_t end, int64_t step) {
+    if (NegativeAxis(axis, term) != -1 || begin < 0 || begin >= step) return std::nullopt;
+    const int64_t length = Length(term, -1);
+    if (context_.env == nullptr && (length < 0 || length % step != 0)) return std::nullopt;
+    const bool to_the_end =
+        end >= std::numeric_limits<int32_t>::max() || (length >= 0 && end > length - step + begin);
+    return to_the_end ? Maybe(terms_.Stride(term, begin, step)) : std::nullopt;
   }
 
   Maybe SliceAxis(TermId term, int64_t axis, int64_t length, int64_t begin, int64_t end) {
@@ -319,10 +413,47 @@ class NodeRules {
   TermId PartOrSlice(TermId term, int64_t axis, int64_t length, int64_t begin, int64_t end) {
     const int64_t width = end - begin;
     if (width == length) return term;
+    if (const TermId joined = InsideConcat(term, axis, begin, end); joined != kNone) return joined;
+    if (length == 2 && axis == -1 && At(term).kind == TermKind::kOp &&
+        At(term).text.starts_with("::Reshape")) {
+      if (const TermId merged = MergedLast(term); merged != kNone) {
+        return terms_.Unsqueeze(terms_.Stride(merged, begin, 2), {-1});
+      }
+    }
     if (width > 0 && length % width == 0 && begin % width == 0) {
       return terms_.Part(term, axis, begin / width, length / width);
     }
     return terms_.Slice(term, axis, begin, end);
+  }
+
+  // Pairs on an axis of their own, as one axis again.
+  TermId MergedLast(TermId term) {
+    const Shape* pairs = canon_.FindShape(term);
+    if (pairs == nullptr || pairs->size() < 2 || !(*pairs)[pairs->size() - 2].is_known()) {
+      return kNone;
+    }
+    Shape shape(pairs->begin(), pairs->end() - 1);
+    shape.back().value *= 2;
+    const TermId merged = terms_.MergeLast(term);
+    canon_.SetShape(merged, shape);
+    return merged;
+  }
+
+  // A slice of a Concat that holds exactly some of its operands is the Concat of those.
+  TermId InsideConcat(TermId term, int64_t axis, int64_t begin, int64_t end) {
+    const Term concat = At(term);
+    if (!concat.IsOp(op::kConcat) || concat.numbers[0] != axis) return kNone;
+    std::vector<TermId> inside;
+    int64_t at = 0;
+    for (const TermId arg : concat.args) {
+      const int64_t length = Length(arg, axis);
+      if (length < 0) return kNone;
+      if (at >= begin && at + length <= end) inside.push_back(arg);
+      at += length;
+      const bool cut = (at > begin && at - length < begin) || (at > end && at - length < end);
+      if (cut) return kNone;
+    }
+    return inside.empty() ? kNone : terms_.Concat(std::move(inside), axis);
   }
 
   std::optional<std::vector<TermId>> Split() {
@@ -350,7 +481,11 @@ class NodeRules {
     if (context_.opset >= 18 && context_.env == nullptr && (length < 0 || length % count != 0)) {
       return std::nullopt;
     }
-    for (int64_t i = 0; i < count; ++i) parts.push_back(terms_.Part(Arg(0), axis, i, count));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t width = length >= 0 ? length / count : -1;
+      parts.push_back(width > 0 ? PartOrSlice(Arg(0), axis, length, i * width, (i + 1) * width)
+                                : terms_.Part(Arg(0), axis, i, count));
+    }
     return parts;
   }
 
@@ -400,9 +535,20 @@ class NodeRules {
 
   // Picking from a constant list, or one dimension out of a shape.
   Maybe Gather() {
-    if (Arg(1) == kNone || AttrOr<int64_t>("axis", 0) != 0) return std::nullopt;
+    if (Arg(1) == kNone) return std::nullopt;
     const auto index = AsInts(terms_, Arg(1));
     if (!index || index->size() != 1) return std::nullopt;
+    const int64_t picked = AttrOr<int64_t>("axis", 0);
+    if (const Term& pairs = At(Arg(0)); pairs.IsOp(op::kSplitLast)) {
+      const int64_t width = pairs.numbers[0];
+      const int64_t at = (*index)[0] < 0 ? (*index)[0] + width : (*index)[0];
+      const bool drops_axis = At(Arg(1)).kind == TermKind::kScalar && At(Arg(1)).numbers[0] == 0;
+      if (NegativeAxis(picked, Arg(0)) != -1 || !drops_axis || at < 0 || at >= width) {
+        return std::nullopt;
+      }
+      return terms_.Stride(pairs.args[0], at, width);
+    }
+    if (picked != 0) return std::nullopt;
     const int rank =
         At(Arg(1)).kind == TermKind::kScalar ? static_cast<int>(At(Arg(1)).numbers[0]) : 1;
     const Term& data = At(Arg(0));
@@ -437,7 +583,7 @@ class NodeRules {
       negative.push_back(axis < 0 ? axis : axis - *rank - static_cast<int64_t>(axes->size()));
     }
     std::sort(negative.begin(), negative.end());
-    return terms_.Op("Unsqueeze", data.dtype, {Arg(0)}, std::move(negative));
+    return terms_.Unsqueeze(Arg(0), std::move(negative));
   }
 
   Maybe Squeeze() {
@@ -457,20 +603,95 @@ class NodeRules {
       if (negative.back() >= 0) return std::nullopt;
     }
     std::sort(negative.begin(), negative.end());
-    if (data.IsOp("Unsqueeze") && data.numbers == negative) return data.args[0];
-    return terms_.Op("Squeeze", data.dtype, {Arg(0)}, std::move(negative));
+    return terms_.Squeeze(Arg(0), std::move(negative));
   }
 
   // A Reshape or Expand that changes nothing is its input.
   Maybe Reshape() {
     if (SameShapeAsOutput(Arg(0))) return Arg(0);
     const Term& data = At(Arg(0));
+    if (data.kind == TermKind::kCapture) return Arg(0);
+    if (context_.node->op_type == "Reshape") {
+      if (auto pairs = CutLastAxis()) return pairs;
+      if (auto merged = MergePairs()) return merged;
+    }
     if (data.kind == TermKind::kScalar && context_.node->op_type == "Reshape" && Arg(1) != kNone) {
       if (const auto dims = AsInts(terms_, Arg(1))) {
         return terms_.Scalar(data.scalar, data.dtype, static_cast<int>(dims->size()));
       }
     }
     return std::nullopt;
+  }
+
+  // Whether the first `count` axes of both are of the same lengths. A Reshape keeps the number of
+  // elements, so one axis may be unknown where all others are the same.
+  static bool SameLeading(const Shape& a, const Shape& b, size_t count) {
+    size_t open = 0;
+    for (size_t i = 0; i < count; ++i) open += a[i].SameAs(b[i]) ? 0 : 1;
+    if (open == 0) return true;
+    if (open > 1) return false;
+    for (size_t i = 0; i < count; ++i) {
+      if (a[i].is_known() && b[i].is_known() && a[i].value != b[i].value) return false;
+    }
+    return true;
+  }
+
+  // [..., n * width] to [..., n, width].
+  Maybe CutLastAxis() {
+    const Shape* in = canon_.FindShape(Arg(0));
+    const Shape* out = OutputShape();
+    if (in == nullptr || out == nullptr || in->empty() || out->size() != in->size() + 1) {
+      return std::nullopt;
+    }
+    const size_t last = in->size() - 1;
+    if (!in->back().is_known() || !out->back().is_known() || !(*out)[last].is_known()) {
+      return std::nullopt;
+    }
+    if ((*out)[last].value * out->back().value != in->back().value || out->back().value < 2 ||
+        !SameLeading(*in, *out, last)) {
+      return std::nullopt;
+    }
+    return terms_.SplitLast(Arg(0), out->back().value);
+  }
+
+  // [..., n, 2], made of two columns, to [..., 2 * n].
+  Maybe MergePairs() {
+    const Term& data = At(Arg(0));
+    const bool is_pair = data.IsOp(op::kConcat) && data.numbers[0] == -1 && data.args.size() == 2;
+    const bool is_repeat = data.kind == TermKind::kOp && data.args.size() == 2 &&
+                           (data.text == "::Expand" || data.text == "::Tile");
+    if (!is_pair && !is_repeat) return std::nullopt;
+    const std::vector<TermId> args = data.args;
+    if (context_.env != nullptr) {
+      if (!is_pair || !StripNeg(args[0]).IsColumn() || !StripNeg(args[1]).IsColumn()) {
+        return std::nullopt;
+      }
+      return terms_.Interleave(terms_.Squeeze(args[0], {-1}), terms_.Squeeze(args[1], {-1}));
+    }
+    const Shape* in = canon_.FindShape(Arg(0));
+    const Shape* out = OutputShape();
+    if (in == nullptr || out == nullptr || in->size() < 2 || out->size() + 1 != in->size()) {
+      return std::nullopt;
+    }
+    const size_t last = out->size() - 1;
+    if (in->back().value != 2 || !(*in)[last].is_known() ||
+        out->back().value != 2 * (*in)[last].value || !SameLeading(*in, *out, last)) {
+      return std::nullopt;
+    }
+    const TermId first = ColumnOf(args[0], *in);
+    const TermId second = is_pair ? ColumnOf(args[1], *in) : first;
+    if (first == kNone || second == kNone) return std::nullopt;
+    return terms_.Interleave(first, second);
+  }
+
+  // What stands in a column of `whole`, which has the same axes but the last.
+  TermId ColumnOf(TermId term, const Shape& whole) {
+    if (StripNeg(term).IsColumn()) return terms_.Squeeze(term, {-1});
+    const Shape* shape = canon_.FindShape(term);
+    if (shape == nullptr || shape->size() != whole.size() || shape->back().value != 1) return kNone;
+    const TermId inside = terms_.Squeeze(term, {-1});
+    canon_.SetShape(inside, Shape(shape->begin(), shape->end() - 1));
+    return inside;
   }
 
   Maybe Transpose() {
@@ -592,7 +813,7 @@ std::vector<TermId> Canonicalizer::Canonicalize(const NodeContext& context) {
 
 std::optional<std::vector<TermId>> Canonicalizer::Lower(const NodeContext& context) {
   if (lowerings_ == nullptr) return std::nullopt;
-  const Lowering* lowering = lowerings_->Find(*context.node, context.opset);
+  const Lowering* lowering = lowerings_->Find(*context.node, context.opset, context.env);
   if (lowering == nullptr) return std::nullopt;
   AttributeEnv env = lowering->defaults;
   for (const Attribute& attribute : context.node->attributes) {
@@ -605,24 +826,25 @@ std::optional<std::vector<TermId>> Canonicalizer::Lower(const NodeContext& conte
       }
     }
   }
-  if (context.args.size() != lowering->body.inputs.size()) return std::nullopt;
+  const auto args = context.args.first(lowering->body.inputs.size());
   if (lowering->last_axis_only) {
     const auto* axis = std::get_if<int64_t>(&env["axis"]);
-    const Shape* shape = FindShape(context.args[0]);
+    const Shape* shape = FindShape(args[0]);
     if (axis == nullptr) return std::nullopt;
     const bool last =
         *axis == -1 || (shape != nullptr && *axis == static_cast<int64_t>(shape->size()) - 1);
     if (!last) return std::nullopt;
   }
-  for (TermId arg : context.args) {
+  for (TermId arg : args) {
     if (arg == kNone) return std::nullopt;
+    const bool same_type = terms_[arg].dtype == terms_[args[0]].dtype;
+    if (!same_type && !lowering->mixed_types) return std::nullopt;
   }
-  // The texts of these operators assume operands of one dtype.
-  for (TermId arg : context.args) {
-    if (terms_[arg].dtype != terms_[context.args[0]].dtype) return std::nullopt;
+  const std::vector<TermId> results = Evaluate(lowering->body, args, env, lowering->opsets);
+  std::vector<TermId> outputs(context.node->outputs.size(), kNone);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (lowering->outputs[i] < outputs.size()) outputs[lowering->outputs[i]] = results[i];
   }
-  std::vector<TermId> outputs = Evaluate(lowering->body, context.args, env, lowering->opsets);
-  outputs.resize(context.node->outputs.size(), kNone);
   return outputs;
 }
 

@@ -29,8 +29,8 @@ Dim DimFromEnd(const Shape& shape, size_t from_end) {
 }  // namespace
 
 bool GuardEvaluator::IsKnown(const std::string& name) {
-  static const std::set<std::string> names = {"row_of", "same_shape", "different", "not_negative",
-                                              "rotary_tables"};
+  static const std::set<std::string> names = {"row_of",       "same_shape",        "different",
+                                              "not_negative", "captured_positive", "rotary_tables"};
   return names.contains(name);
 }
 
@@ -54,6 +54,15 @@ std::optional<GuardRefusal> GuardEvaluator::Check(const PatternInstance& instanc
         const auto* value = std::get_if<float>(&attributes[name]);
         if (value == nullptr || !(*value >= 0)) reason = name + " is negative";
         if (value != nullptr && !std::isfinite(*value)) reason = name + " is not finite";
+      }
+    } else if (spec.name == "captured_positive") {
+      for (const std::string& name : spec.args) {
+        const auto& captures = instance.captures;
+        if (std::find(captures.begin(), captures.end(), name) == captures.end()) continue;
+        const auto* value = std::get_if<float>(&attributes[name]);
+        if (value == nullptr || !(*value > 0) || !std::isfinite(*value)) {
+          reason = name + " is not a positive number";
+        }
       }
     } else {
       std::vector<Arg> args;
@@ -80,8 +89,10 @@ std::optional<std::string> GuardEvaluator::RowOf(const Arg& row, const Arg& of) 
       !(of.shape->back().is_known() || !of.shape->back().symbol.empty())) {
     return "the width of " + of.name + " is unknown: " + view_.Describe(of.term);
   }
-  if (row.shape != nullptr && row.shape->size() == 1 &&
-      row.shape->front().SameAs(of.shape->back())) {
+  if (row.shape != nullptr && !row.shape->empty() && row.shape->size() <= of.shape->size() &&
+      row.shape->back().SameAs(of.shape->back()) &&
+      std::all_of(row.shape->begin(), row.shape->end() - 1,
+                  [](const Dim& dim) { return dim.value == 1; })) {
     return std::nullopt;
   }
   return row.name + " is not one row as wide as " + of.name + ": " + view_.Describe(row.term) +
@@ -108,10 +119,21 @@ std::optional<std::string> GuardEvaluator::RotaryTables(const Arg& x, const Arg&
   if (x.shape == nullptr || x.shape->size() < 3 || x.shape->size() > 4) {
     return "x must have 3 or 4 axes of known number: " + view_.Describe(x.term);
   }
-  const int64_t head_dim = LastDim(x.shape);
-  if (head_dim <= 0 || head_dim % 2 != 0) return "the size of a head is unknown or odd";
+  // The text turns the first rotary_dim elements of a head, or all from rotary_offset on.
+  const auto number = [&](const char* name) {
+    const auto found = attributes.find(name);
+    return found != attributes.end() ? std::get_if<int64_t>(&found->second) : nullptr;
+  };
+  const int64_t* offset = number("rotary_offset");
+  const int64_t* captured = number("rotary_dim");
+  const int64_t rotary_dim =
+      captured != nullptr ? *captured : LastDim(x.shape) - (offset != nullptr ? *offset : 0);
+  if (LastDim(x.shape) <= 0 || rotary_dim <= 0 || rotary_dim % 2 != 0) {
+    return "the size of a head, or of its rotary part, is unknown or odd";
+  }
   const auto* table = std::get_if<std::string>(&attributes["table"]);
-  const int64_t width = table != nullptr && *table == "half" ? head_dim / 2 : head_dim;
+  const bool full = table == nullptr || *table == "full";
+  const int64_t width = full ? rotary_dim : rotary_dim / 2;
   for (const Arg* t : {&cos, &sin}) {
     if (t->shape == nullptr || t->shape->size() > x.shape->size() || LastDim(t->shape) != width) {
       return "the table " + t->name + " is not " + std::to_string(width) +
@@ -147,20 +169,30 @@ std::optional<std::string> GuardEvaluator::RotaryTables(const Arg& x, const Arg&
     return "the tables do not broadcast over the heads of x: x has shape " + ToString(*x.shape) +
            ", cos " + ToString(*cos.shape) + ", sin " + ToString(*sin.shape);
   }
-  if (width == head_dim) {
+  if (full) {
+    const int64_t* interleaved = number("interleaved");
+    const Repeat repeat =
+        interleaved != nullptr && *interleaved != 0 ? Repeat::kPairs : Repeat::kHalves;
     for (const Arg* t : {&cos, &sin}) {
-      if (auto reason = HalvesDiffer(t->term)) return "of the table " + t->name + " " + *reason;
+      if (auto reason = NotRepeated(t->term, repeat)) {
+        return "of the table " + t->name + " " + *reason;
+      }
     }
   }
   attributes["layout"] = layout;
-  attributes["rotary_dim"] = head_dim;
+  attributes["rotary_dim"] = rotary_dim;
   return std::nullopt;
 }
 
-// Follows the table back to where its last axis is made: a Concat of one value with itself, or a
-// stored table. Every term on the way must keep the last axis as it is.
-std::optional<std::string> GuardEvaluator::HalvesDiffer(TermId table) {
-  if (const auto known = halves_.find(table); known != halves_.end()) return known->second;
+// Follows the table back to where its last axis is made: a Concat of one value with itself (halves),
+// an interleaving of one value with itself (pairs), or a stored table. Every term on the way must
+// keep the last axis as it is.
+std::optional<std::string> GuardEvaluator::NotRepeated(TermId table, Repeat repeat) {
+  const bool halves = repeat == Repeat::kHalves;
+  std::unordered_map<TermId, std::optional<std::string>>& repeated = halves ? halves_ : pairs_;
+  const std::string unknown = halves ? "the halves cannot be shown to be equal: "
+                                     : "neighbours cannot be shown to be equal: ";
+  if (const auto known = repeated.find(table); known != repeated.end()) return known->second;
   const TermStore& terms = view_.terms();
   std::optional<std::string> reason;
   std::vector<TermId> work = {table};
@@ -173,19 +205,33 @@ std::optional<std::string> GuardEvaluator::HalvesDiffer(TermId table) {
     const Term& term = terms[id];
     if (term.kind == TermKind::kScalar || last_dim(id) == 1) continue;
     if (term.kind == TermKind::kLeaf) {
-      reason = StoredHalvesDiffer(id);
+      reason = StoredNotRepeated(id, repeat);
+    } else if (term.IsOp(op::kInterleave)) {
+      if (halves || term.args[0] != term.args[1]) reason = unknown + view_.Describe(id);
+    } else if (!halves && term.IsOp(op::kConcat) && term.numbers[0] == -1) {
+      for (const TermId arg : term.args) {
+        if (last_dim(arg) <= 0 || last_dim(arg) % 2 != 0) reason = unknown + view_.Describe(id);
+        work.push_back(arg);
+      }
     } else if (term.IsOp(op::kConcat) && term.numbers[0] == -1) {
       const size_t half = term.args.size() / 2;
       if (term.args.size() % 2 != 0 ||
           !std::equal(term.args.begin(), term.args.begin() + static_cast<int64_t>(half),
                       term.args.begin() + static_cast<int64_t>(half))) {
-        reason = "the halves cannot be shown to be equal: " + view_.Describe(id);
+        reason = unknown + view_.Describe(id);
+      }
+    } else if (IsPickOfLastAxis(term, last_dim(id))) {
+      const std::vector<int64_t>& picks = terms[term.args[1]].numbers;
+      const size_t step = halves ? picks.size() / 2 : 1;
+      for (size_t i = 0; i + step < picks.size(); i += halves ? 1 : 2) {
+        if (picks[i] != picks[i + step]) reason = unknown + view_.Describe(id);
       }
     } else if (IsUnaryElementwise(term)) {
       work.push_back(term.args[0]);
     } else if (term.IsOp(op::kMul) || term.IsOp(op::kAdd) || term.IsOp(op::kConcat)) {
       work.insert(work.end(), term.args.begin(), term.args.end());
-    } else if ((term.IsOp("Unsqueeze") || term.IsOp("Squeeze")) && term.numbers.back() != -1) {
+    } else if ((term.IsOp(op::kUnsqueeze) || term.IsOp(op::kSqueeze)) &&
+               term.numbers.back() != -1) {
       work.push_back(term.args[0]);
     } else if ((term.IsOp(op::kPart) || term.IsOp(op::kSlice)) && term.numbers[0] != -1) {
       work.push_back(term.args[0]);
@@ -206,17 +252,30 @@ std::optional<std::string> GuardEvaluator::HalvesDiffer(TermId table) {
       if (keeps_last) {
         work.push_back(term.args[0]);
       } else {
-        reason = "the halves cannot be shown to be equal: " + view_.Describe(id);
+        reason = unknown + view_.Describe(id);
       }
     } else {
-      reason = "the halves cannot be shown to be equal: " + view_.Describe(id);
+      reason = unknown + view_.Describe(id);
     }
   }
-  halves_[table] = reason;
+  repeated[table] = reason;
   return reason;
 }
 
-std::optional<std::string> GuardEvaluator::StoredHalvesDiffer(TermId leaf) const {
+// A Gather along the last axis by a constant list of as many indices as the result is wide.
+bool GuardEvaluator::IsPickOfLastAxis(const Term& term, int64_t width) const {
+  if (term.kind != TermKind::kOp || !term.text.starts_with("::Gather axis=")) return false;
+  const Shape* data = view_.canonicalizer().FindShape(term.args[0]);
+  if (data == nullptr) return false;
+  const int64_t axis = std::stoll(term.text.substr(std::string_view("::Gather axis=").size()));
+  const Term& index = view_.terms()[term.args[1]];
+  return (axis == -1 || axis == static_cast<int64_t>(data->size()) - 1) &&
+         index.kind == TermKind::kInts && width % 2 == 0 &&
+         static_cast<int64_t>(index.numbers.size()) == width;
+}
+
+std::optional<std::string> GuardEvaluator::StoredNotRepeated(TermId leaf, Repeat repeat) const {
+  const bool halves = repeat == Repeat::kHalves;
   const Term& term = view_.terms()[leaf];
   const Graph* graph = &view_.model().graphs[term.numbers[0]];
   auto value = static_cast<ValueId>(term.numbers[1]);
@@ -226,16 +285,20 @@ std::optional<std::string> GuardEvaluator::StoredHalvesDiffer(TermId leaf) const
   }
   const auto tensor = view_.model().constants->Read(*graph, value, kMaxTableBytes);
   if (tensor == nullptr || tensor->dims.empty() || tensor->floats.empty()) {
-    return "the halves cannot be shown to be equal: " + view_.Describe(leaf) +
-           " is not a stored table";
+    return (halves ? "the halves cannot be shown to be equal: "
+                   : "neighbours cannot be shown to be equal: ") +
+           view_.Describe(leaf) + " is not a stored table";
   }
   const int64_t width = tensor->dims.back();
   if (width % 2 != 0) return "the width is odd: " + view_.Describe(leaf);
   const int64_t rows = tensor->size() / width;
   for (int64_t row = 0; row < rows; ++row) {
     const double* at = tensor->floats.data() + row * width;
-    if (!std::equal(at, at + width / 2, at + width / 2)) {
+    if (halves && !std::equal(at, at + width / 2, at + width / 2)) {
       return "the halves differ: " + view_.Describe(leaf);
+    }
+    for (int64_t i = 0; !halves && i < width; i += 2) {
+      if (at[i] != at[i + 1]) return "neighbours differ: " + view_.Describe(leaf);
     }
   }
   return std::nullopt;

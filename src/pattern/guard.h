@@ -1,14 +1,15 @@
 // Named conditions of a pattern that its structure cannot say. Each gives a reason when it refuses;
 // a guard that cannot decide (a shape is unknown) refuses.
 //
-//   row_of: [scale, x]          scale has shape [H], and H is the length of x's last axis
+//   row_of: [scale, x]          scale has shape [H] or [1, ..., 1, H], H the length of x's last axis
 //   same_shape: [a, b]          equal dimensions, symbolic ones by name
 //   different: [a, b]           two different values
-//   not_negative: [epsilon]     a captured number
+//   not_negative: [epsilon]     a number
+//   captured_positive: [limit]  a number that the match captured, where it did
 //   rotary_tables: [x, cos, sin]  shapes fit one of the layouts, the tables are as wide as the text
 //   says,
-//                               and the halves of a full table are equal; gives layout and
-//                               rotary_dim
+//                               and the halves of a full table are equal (interleaved: every two
+//                               neighbours); gives layout and rotary_dim
 //
 // Inputs that the instance leaves out are not constrained.
 #pragma once
@@ -50,12 +51,16 @@ class GuardEvaluator {
   std::optional<std::string> SameShape(const Arg& a, const Arg& b) const;
   std::optional<std::string> RotaryTables(const Arg& x, const Arg& cos, const Arg& sin,
                                           AttributeEnv& attributes);
-  // Nothing if both halves of the last axis hold the same values, else why that is not known.
-  std::optional<std::string> HalvesDiffer(TermId table);
-  std::optional<std::string> StoredHalvesDiffer(TermId leaf) const;
+  // How a full table repeats the values of a half one along its last axis.
+  enum class Repeat { kHalves, kPairs };
+  // Nothing if the last axis repeats so, else why that is not known.
+  std::optional<std::string> NotRepeated(TermId table, Repeat repeat);
+  std::optional<std::string> StoredNotRepeated(TermId leaf, Repeat repeat) const;
+  bool IsPickOfLastAxis(const Term& term, int64_t width) const;
 
   const GraphView& view_;
-  std::unordered_map<TermId, std::optional<std::string>> halves_;  // results of HalvesDiffer
+  std::unordered_map<TermId, std::optional<std::string>> halves_;  // results of NotRepeated
+  std::unordered_map<TermId, std::optional<std::string>> pairs_;
 };
 
 }  // namespace liger

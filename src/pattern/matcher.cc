@@ -11,10 +11,20 @@ namespace {
 // Arguments of an operator in a pattern, at most.
 constexpr size_t kMaxArgs = 8;
 
-// Constants that stand in pattern texts (0, 1, 2, ...) must be met exactly up to the rounding of
-// the graph's dtype.
+// Constants that stand in pattern texts: 0, 1, 0.5, 3, ... must be met exactly, others (sqrt(2),
+// 0.044715) up to one unit in the last place of the graph's dtype, since exporters form them in
+// different ways.
 bool SameConstant(const Term& pattern, const Term& graph) {
-  return pattern.scalar == graph.scalar || RoundTo(graph.dtype, pattern.scalar) == graph.scalar;
+  const double wanted = RoundTo(graph.dtype, pattern.scalar);
+  if (wanted == graph.scalar) return true;
+  constexpr double kGrid = 8;
+  if (!IsFloat(graph.dtype) || std::trunc(wanted * kGrid) == wanted * kGrid) return false;
+  const int bits = graph.dtype == DType::kF64   ? 52
+                   : graph.dtype == DType::kF32 ? 23
+                   : graph.dtype == DType::kF16 ? 10
+                                                : 7;
+  const double unit = std::ldexp(1.0, std::ilogb(wanted) - bits);
+  return std::abs(wanted - graph.scalar) <= unit;
 }
 
 // One thing still to be shown: that `pattern` meets `graph`, or, with `pattern` kNone, that the
@@ -69,6 +79,11 @@ class Search {
       });
     }
     if (p.kind == TermKind::kCapture) return SolveCapture(goal);
+    if (p.IsOp(op::kNeg) && terms_[p.args[0]].kind == TermKind::kCapture &&
+        g.kind == TermKind::kScalar) {
+      return BindCapture(goal, terms_[p.args[0]], g.dtype, -g.scalar);
+    }
+    if (p.IsOp(op::kHead) || p.IsOp(op::kTail)) return SolveHeadOrTail(goal);
     if (p.dtype != g.dtype) {
       return Fail(goal, [&] {
         return Name(goal.pattern) + " should be " + std::string(DTypeName(p.dtype)) + ", but " +
@@ -109,24 +124,62 @@ class Search {
       return Fail(goal,
                   [&] { return p.text + " is not a constant: " + view_.Describe(goal.graph); });
     }
-    if (p.dtype != g.dtype) {
-      return Fail(goal, [&] { return p.text + " has dtype " + std::string(DTypeName(g.dtype)); });
+    return BindCapture(goal, p, g.dtype, g.scalar);
+  }
+
+  bool BindCapture(const Goal& goal, const Term& p, DType dtype, double scalar) {
+    if (p.dtype != dtype) {
+      return Fail(goal, [&] { return p.text + " has dtype " + std::string(DTypeName(dtype)); });
     }
-    const auto value = static_cast<float>(g.scalar);
-    if (static_cast<double>(value) != g.scalar) {
+    const auto value = static_cast<float>(scalar);
+    if (static_cast<double>(value) != scalar) {
       return Fail(goal, [&] {
-        return p.text + " = " + std::to_string(g.scalar) +
+        return p.text + " = " + std::to_string(scalar) +
                " is not representable as a 32-bit attribute";
       });
     }
+    return BindValue(goal, p, value, goal.next);
+  }
+
+  bool BindValue(const Goal& goal, const Term& p, const Attribute::Value& value, const Goal* next) {
     if (const auto known = captured_.find(p.text); known != captured_.end()) {
-      if (known->second == value) return Solve(goal.next);
+      if (known->second == value) return Solve(next);
       return Fail(goal, [&] { return p.text + " has two different values"; });
     }
     captured_[p.text] = value;
-    if (Solve(goal.next)) return true;
+    if (Solve(next)) return true;
     captured_.erase(p.text);
     return false;
+  }
+
+  // The first or the last elements of the last axis, however many: the number is captured.
+  bool SolveHeadOrTail(const Goal& goal) {
+    const Term& p = terms_[goal.pattern];
+    const Term& g = terms_[goal.graph];
+    const bool is_head = p.IsOp(op::kHead);
+    const Shape* whole = g.args.size() == 1 ? view_.canonicalizer().FindShape(g.args[0]) : nullptr;
+    const int64_t length = whole != nullptr && !whole->empty() ? whole->back().value : -1;
+    int64_t cut = -1;
+    if (g.IsOp(op::kPart) && g.numbers[0] == -1 && length > 0) {
+      const int64_t width = length / g.numbers[2];
+      if (is_head && g.numbers[1] == 0) cut = width;
+      if (!is_head && g.numbers[1] == g.numbers[2] - 1) cut = length - width;
+    } else if (g.IsOp(op::kSlice) && g.numbers[0] == -1) {
+      if (is_head && g.numbers[1] == 0) cut = g.numbers[2];
+      if (!is_head && g.numbers[2] == length) cut = g.numbers[1];
+    }
+    if (p.dtype != g.dtype || cut <= 0) {
+      return Fail(goal, [&] {
+        return std::string("expected the ") + (is_head ? "first" : "last") +
+               " elements of the last axis, found " + view_.Describe(goal.graph);
+      });
+    }
+    ++score_;
+    const Goal rest{p.args[0], g.args[0], goal.next, {}, {}};
+    const bool solved = WithBound(goal.pattern, goal.graph,
+                                  [&] { return BindValue(rest, terms_[p.args[1]], cut, &rest); });
+    if (!solved) --score_;
+    return solved;
   }
 
   static std::array<TermId, 2> Swapped(const std::vector<TermId>& pair) {
@@ -245,7 +298,9 @@ class Search {
     }
     for (size_t i = 0; i < binding.inputs.size(); ++i) {
       if (instance_.inputs[i] == kNone || binding.inputs[i] == kNone) continue;
+      const Term& input = terms_[binding.inputs[i]];
       if (view_.FirstValue(binding.inputs[i]) == kNone) {
+        if (SetView(input, binding.views[i])) continue;
         return Refuse("leaf", std::string(instance_.op->contract->inputs[i].name) +
                                   " has no value of its own in the graph");
       }
@@ -253,10 +308,42 @@ class Search {
     if (const auto refusal = guards_.Check(instance_, binding.inputs, binding.attributes)) {
       return Refuse(refusal->guard, refusal->reason);
     }
+    SqueezeRows(binding);
     binding.anchor = anchor_;
-    binding.reassociated = reassociated_;
+    binding.reassociated = reassociated_ || instance_.text->reassociated;
     result_ = std::move(binding);
     return true;
+  }
+
+  // An input without a value of its own that one cheap node makes from another value.
+  bool SetView(const Term& input, InputView& made) const {
+    if (input.args.empty() || view_.FirstValue(input.args[0]) == kNone) return false;
+    const Shape* whole = view_.canonicalizer().FindShape(input.args[0]);
+    if (input.IsOp(op::kSqueeze)) {
+      made = {InputView::Kind::kSqueeze, input.numbers};
+      return true;
+    }
+    if (!input.IsOp(op::kMergeLast) || whole == nullptr) return false;
+    made.kind = InputView::Kind::kMergeLast;
+    for (size_t axis = 0; axis + 2 < whole->size(); ++axis) {
+      made.axes.push_back(static_cast<int64_t>(axis));
+    }
+    return true;
+  }
+
+  // A row stored as [1, ..., 1, width] broadcasts as [width] does; the op takes the latter.
+  void SqueezeRows(Binding& binding) const {
+    const auto& ports = instance_.op->contract->inputs;
+    for (const GuardSpec& guard : instance_.op->guards) {
+      if (guard.name != "row_of") continue;
+      for (size_t i = 0; i < ports.size(); ++i) {
+        if (ports[i].name != guard.args[0] || binding.inputs[i] == kNone) continue;
+        const Shape* shape = view_.canonicalizer().FindShape(binding.inputs[i]);
+        for (size_t axis = shape->size(); axis > 1; --axis) {
+          binding.views[i].axes.push_back(-static_cast<int64_t>(axis));
+        }
+      }
+    }
   }
 
   template <typename Then>
@@ -267,7 +354,11 @@ class Search {
     return false;
   }
 
-  bool IsAnchor(const Term& term) const { return term.IsOp(instance_.op->anchor); }
+  bool IsAnchor(const Term& term) const {
+    const auto& anchors = instance_.op->anchors;
+    return term.kind == TermKind::kOp &&
+           std::find(anchors.begin(), anchors.end(), term.text) != anchors.end();
+  }
 
   // `reason` gives the text; it is asked only where the attempt is worth keeping.
   template <typename Reason>
@@ -317,7 +408,7 @@ class Search {
   const PatternInstance& instance_;
   Attempt* attempt_;
   std::unordered_map<TermId, TermId> bound_;
-  std::map<std::string, float> captured_;
+  std::map<std::string, Attribute::Value> captured_;
   int score_ = 0;
   TermId anchor_ = kNone;
   bool reassociated_ = false;

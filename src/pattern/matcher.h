@@ -23,11 +23,24 @@
 
 namespace liger {
 
+// How an input of the op is made from the value that the graph has.
+struct InputView {
+  enum class Kind {
+    kSqueeze,    // `axes` of length 1 are removed
+    kMergeLast,  // the last two axes become one; `axes` are those that stay
+  };
+  Kind kind = Kind::kSqueeze;
+  std::vector<int64_t> axes;
+
+  bool operator==(const InputView&) const = default;
+};
+
 struct Binding {
-  std::vector<TermId> inputs;   // by position in the contract; kNone where left out
-  std::vector<TermId> outputs;  // graph terms of the op's outputs
-  AttributeEnv attributes;      // all of the op's attributes
-  TermId anchor = kNone;        // the graph's term at the op's rare operator
+  std::vector<TermId> inputs;         // by position in the contract; kNone where left out
+  std::vector<TermId> outputs;        // graph terms of the op's outputs
+  AttributeEnv attributes;            // all of the op's attributes
+  TermId anchor = kNone;              // the graph's term at the op's rare operator
+  std::map<size_t, InputView> views;  // by contract position
   bool reassociated = false;
 };
 

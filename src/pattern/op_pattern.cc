@@ -11,7 +11,7 @@ namespace liger {
 namespace {
 
 // Bodies must exist for these opsets of the default domain; there is no converter for them.
-constexpr int64_t kFirstOpset = 13;
+constexpr int64_t kFirstOpset = 11;
 
 Error BadFile(const OpPattern& op, std::string message) {
   return {ErrorCode::kUsage, std::move(message), op.file, ""};
@@ -85,12 +85,14 @@ class OpFileReader {
     }
     if (!reader_.ok()) return reader_.error();
     op_.priority = static_cast<int>(RequiredInteger(map, "priority"));
-    op_.anchor = RequiredString(map, "anchor");
+    if (const YamlNode* node = reader_.Require(map, "anchors")) {
+      op_.anchors = reader_.Strings(*node, "anchors", false);
+    }
     op_.near_score = static_cast<int>(RequiredInteger(map, "near_score"));
     op_.captures = OptionalStrings(map, "captures");
     op_.derived = OptionalStrings(map, "derived");
     ReadPresets(map);
-    ReadChoices(map);
+    ReadChoices(map, op_.choices);
     ReadAbsent(map);
     ReadGuards(map);
     ReadPair(map);
@@ -142,6 +144,10 @@ class OpFileReader {
           ReadDTypes(value, key.scalar == "only" ? preset.only : preset.wrap);
           continue;
         }
+        if (key.scalar == "negate") {
+          preset.negate = reader_.Strings(value, key.scalar, false);
+          continue;
+        }
         CheckAttribute(value, key.scalar, value.scalar);
         preset.values[key.scalar] = value.scalar;
       }
@@ -161,7 +167,8 @@ class OpFileReader {
     reader_.Finish(map);
   }
 
-  void ReadChoices(YamlMap& map) {
+  void ReadChoices(YamlMap& map,
+                   std::vector<std::pair<std::string, std::vector<std::string>>>& result) {
     const YamlNode* node = reader_.Find(map, "choices");
     if (node == nullptr) return;
     YamlMap choices = reader_.Map(*node, "choices");
@@ -171,7 +178,7 @@ class OpFileReader {
       for (const std::string& v : values) {
         if (v != "captured") CheckAttribute(value, key.scalar, v);
       }
-      op_.choices.emplace_back(key.scalar, std::move(values));
+      result.emplace_back(key.scalar, std::move(values));
     }
     reader_.Finish(choices);
   }
@@ -245,6 +252,16 @@ class OpFileReader {
         }
         reader_.Finish(fixed);
       }
+      text.captures = OptionalStrings(entry, "captures");
+      for (const std::string& name : text.captures) {
+        if (op_.contract->FindAttribute(name) == nullptr) {
+          reader_.Fail(item.position, "the op has no attribute '" + name + "'");
+        }
+      }
+      ReadChoices(entry, text.choices);
+      if (const YamlNode* flag = reader_.Find(entry, "reassociated")) {
+        text.reassociated = reader_.OnOff(*flag, "reassociated");
+      }
       text.source = RequiredString(entry, "text");
       reader_.Finish(entry);
       if (!reader_.ok()) return;
@@ -301,6 +318,21 @@ std::vector<std::map<std::string, std::string>> Combinations(
     result = std::move(next);
   }
   return result;
+}
+
+// Which inputs are left out: none first, then every set of those that can be.
+std::vector<std::vector<std::string>> LeftOut(const OpPattern& op) {
+  std::vector<std::vector<std::string>> sets = {{}};
+  for (const auto& [name, value] : op.absent) {
+    const size_t count = sets.size();
+    for (size_t i = 0; i < count; ++i) {
+      sets.push_back(sets[i]);
+      sets.back().push_back(name);
+    }
+  }
+  std::stable_sort(sets.begin(), sets.end(),
+                   [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  return sets;
 }
 
 bool AllIn(std::span<const TypeBinding> types, const std::vector<DType>& dtypes) {
@@ -362,15 +394,41 @@ std::vector<TermId> OpPatternSet::Evaluate(Canonicalizer& canonicalizer, const O
   return canonicalizer.Evaluate(graph, inputs, env, text.function.opsets);
 }
 
+const OpText* OpPatternSet::SelectText(const OpPattern& op, int64_t opset,
+                                       const AttributeEnv& attributes,
+                                       const std::vector<bool>& given) const {
+  const auto& ports = op.contract->inputs;
+  const auto fits = [&](const OpText& text) {
+    for (const auto& [name, value] : text.attributes) {
+      const auto asked = attributes.find(name);
+      if (asked != attributes.end() && asked->second != value) return false;
+    }
+    for (const std::string& name : text.captures) {
+      const auto asked = attributes.find(name);
+      if (asked == attributes.end() || !std::holds_alternative<AttributeRef>(asked->second)) {
+        return false;
+      }
+    }
+    const Graph& graph = text.function.graph;
+    for (size_t i = 0; i < ports.size(); ++i) {
+      const bool in_text = std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](ValueId v) {
+        return graph.values[v].name == ports[i].name;
+      });
+      const bool can_be_absent = op.absent.contains(std::string(ports[i].name));
+      if (given[i] ? !in_text : in_text && !can_be_absent) return false;
+    }
+    return text.Covers(opset);
+  };
+  const auto text = std::find_if(op.texts.begin(), op.texts.end(), fits);
+  return text != op.texts.end() ? &*text : nullptr;
+}
+
 std::vector<TermId> OpPatternSet::Expand(Canonicalizer& canonicalizer, const Node& node,
                                          int64_t opset, std::span<const TermId> args,
                                          const AttributeEnv& env) const {
   std::vector<TermId> outputs(node.outputs.size(), kNone);
   const OpPattern* op = Find(node.op_type);
   if (op == nullptr) return outputs;
-  const auto text = std::find_if(op->texts.begin(), op->texts.end(),
-                                 [&](const OpText& t) { return t.Covers(opset); });
-  if (text == op->texts.end()) return outputs;
   AttributeEnv attributes;
   for (const Attribute& attribute : node.attributes) {
     attributes[attribute.name] = attribute.value;
@@ -381,7 +439,13 @@ std::vector<TermId> OpPatternSet::Expand(Canonicalizer& canonicalizer, const Nod
     }
   }
   std::vector<TermId> variables(op->contract->inputs.size(), kNone);
-  for (size_t i = 0; i < args.size() && i < variables.size(); ++i) variables[i] = args[i];
+  std::vector<bool> given(variables.size(), false);
+  for (size_t i = 0; i < args.size() && i < variables.size(); ++i) {
+    variables[i] = args[i];
+    given[i] = args[i] != kNone;
+  }
+  const OpText* text = SelectText(*op, opset, attributes, given);
+  if (text == nullptr) return outputs;
   const std::vector<TermId> terms = Evaluate(canonicalizer, *op, *text, variables, attributes);
   for (size_t i = 0; i < outputs.size() && i < terms.size(); ++i) outputs[i] = terms[i];
   return outputs;
@@ -397,12 +461,13 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
       continue;
     }
     const auto add = [&](const OpText& text, const TypeTuple& tuple, const Preset& preset,
-                         const std::map<std::string, std::string>& choice, bool with_optional) {
+                         const std::map<std::string, std::string>& choice,
+                         const std::vector<std::string>& left_out) {
       // What is left out needs no Casts around it and captures nothing: those instances would only
       // repeat others.
       const bool captures = std::any_of(choice.begin(), choice.end(),
                                         [](const auto& c) { return c.second == "captured"; });
-      if (!with_optional && (captures || !preset.wrap.empty())) return;
+      if (!left_out.empty() && (captures || !preset.wrap.empty())) return;
       for (const auto& [symbol, dtype] : preset.only) {
         if (tuple.Find(symbol) != dtype) return;
       }
@@ -415,6 +480,7 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
       instance.types.assign(tuple.types.begin(), tuple.types.end());
       instance.attributes = text.attributes;
       instance.captures = op.captures;
+      instance.captures.insert(instance.captures.end(), text.captures.begin(), text.captures.end());
       for (const auto& [name, value] : preset.values) {
         instance.attributes[name] =
             *AttributeValue(*op.contract->FindAttribute(name), value, tuple.types);
@@ -433,16 +499,20 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
         const bool in_text = std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](ValueId v) {
           return graph.values[v].name == port.name;
         });
-        const bool given = in_text && (!port.optional || with_optional ||
-                                       !op.absent.contains(std::string(port.name)));
-        const auto wrap = preset.wrap.find(std::string(port.name));
+        const std::string name(port.name);
+        const bool given =
+            in_text && std::find(left_out.begin(), left_out.end(), name) == left_out.end();
+        const auto wrap = preset.wrap.find(name);
+        const bool negated =
+            std::find(preset.negate.begin(), preset.negate.end(), name) != preset.negate.end();
         const DType dtype = tuple.Find(port.type_symbol);
         if (!given) {
           instance.inputs.push_back(kNone);
           variables.push_back(kNone);
         } else if (wrap == preset.wrap.end()) {
           instance.inputs.push_back(terms.Variable(static_cast<int>(i), dtype));
-          variables.push_back(instance.inputs.back());
+          if (negated) instance.negated.push_back(i);
+          variables.push_back(negated ? terms.Neg(instance.inputs.back()) : instance.inputs.back());
         } else {
           instance.inputs.push_back(terms.Variable(static_cast<int>(i), wrap->second));
           instance.input_wraps[i] = wrap->second;
@@ -467,17 +537,16 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
         same.preset = "any";
       }
     };
-    for (bool with_optional : {true, false}) {
-      if (!with_optional && op.absent.empty()) continue;
-      for (const auto& choice : Combinations(op.choices)) {
-        for (const OpText& text : op.texts) {
-          if (!text.Covers(request.opset)) continue;
+    for (const std::vector<std::string>& left_out : LeftOut(op)) {
+      for (const OpText& text : op.texts) {
+        if (!text.Covers(request.opset)) continue;
+        auto choices = op.choices;
+        choices.insert(choices.end(), text.choices.begin(), text.choices.end());
+        for (const auto& choice : Combinations(choices)) {
           // Presets before tuples: one with Casts around it comes after all that cover those Casts.
           for (const Preset& preset : op.presets) {
             for (const TypeTuple& tuple : op.contract->kernels) {
-              if (AllIn(tuple.types, request.dtypes)) {
-                add(text, tuple, preset, choice, with_optional);
-              }
+              if (AllIn(tuple.types, request.dtypes)) add(text, tuple, preset, choice, left_out);
             }
           }
         }

@@ -10,7 +10,7 @@
 // The file, beside the contract that op, inputs, outputs, attributes and kernels make (ops/op_contract.h):
 //
 //   priority: 20                  # larger fusions first: lower numbers win
-//   anchor: Mean                  # the canonical operator that makes a failed attempt a near miss
+//   anchors: [Mean]               # canonical operators that make a failed attempt a near miss
 //   near_score: 3                 # operators that must fit before a failure at the anchor counts
 //   captures: [epsilon]           # attributes bound to constants of the graph
 //   derived: [layout]             # attributes that a guard computes
@@ -19,6 +19,7 @@
 //     - {name: llama_f16, only: {T: f32}, wrap: {scale: f16, y: f16}, ...}
 //                                 # only: for these dtypes. wrap: the graph has this input or output
 //                                 # in a narrower dtype; exact Casts stand beside the fused node
+//     - {name: reversed, negate: [sin], ...}   # the op takes the negative of the graph's value
 //   choices: {offset: [captured, 0]}   # tried in this order, with every preset
 //   absent: {scale: 1}            # an optional input that is left out stands for this constant
 //   guards:                       # named predicates (pattern/guard.h) and what they constrain
@@ -28,6 +29,9 @@
 //     - name: decomposed
 //       opset: 13-17              # range of the default domain in which the text is valid
 //       attributes: {table: full} # optional: values this text stands for
+//       captures: [limit]         # optional: attributes that this text binds, beside those of all
+//       choices: {alpha: [1, captured]}   # optional: beside those of all texts
+//       reassociated: on          # optional: equal in exact arithmetic, with other roundings
 //       text: |  ...
 //   bodies:                       # optional: preferred bodies, where they mean the same term
 //     - {name: ..., opset: 23-, text: ...}
@@ -55,6 +59,9 @@ struct OpText {
   int64_t min_opset = 1;
   int64_t max_opset = std::numeric_limits<int64_t>::max();
   AttributeEnv attributes;
+  std::vector<std::string> captures;
+  std::vector<std::pair<std::string, std::vector<std::string>>> choices;
+  bool reassociated = false;
   std::string source;  // the text itself, for bodies
   FunctionText function;
 
@@ -75,6 +82,7 @@ struct Preset {
   std::string name;
   std::map<std::string, DType> only;  // type symbol to dtype
   std::map<std::string, DType> wrap;  // input, or first output, to its dtype in the graph
+  std::vector<std::string> negate;    // inputs of which the graph has the negative
   std::map<std::string, std::string> values;
 };
 
@@ -82,7 +90,7 @@ struct OpPattern {
   const OpContract* contract = nullptr;
   std::string file;
   int priority = 0;
-  std::string anchor;
+  std::vector<std::string> anchors;
   int near_score = 0;
   std::vector<std::string> captures;
   std::vector<std::string> derived;
@@ -106,6 +114,7 @@ struct PatternInstance {
   std::vector<TermId> outputs;  // by position in the contract; [0] is the root
   // Dtypes in the graph of inputs and of the root, where exact Casts stand between graph and op.
   std::map<size_t, DType> input_wraps;
+  std::vector<size_t> negated;  // inputs that the op takes with the opposite sign
   DType output_wrap = DType::kUndefined;
 
   TermId root() const { return outputs[0]; }
@@ -128,6 +137,11 @@ class OpPatternSet : public FusedOpTexts {
   // Instances in the order in which they are to be tried.
   std::vector<PatternInstance> Instantiate(Canonicalizer& canonicalizer,
                                            const Request& request) const;
+
+  // The first text that stands for a call with these attributes (a reference is a value that the
+  // text would have to capture) and inputs; null if there is none.
+  const OpText* SelectText(const OpPattern& op, int64_t opset, const AttributeEnv& attributes,
+                           const std::vector<bool>& given) const;
 
   // The outputs of `text` for a binding, as terms. `variables` by contract position.
   std::vector<TermId> Evaluate(Canonicalizer& canonicalizer, const OpPattern& op,

@@ -4,20 +4,27 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "base/error.h"
 
 // The canonical rules, by operator (x, y terms; constants fold in their own dtype):
 //   Mul     x*1 = x    x*-1 = Neg x    Neg(x)*y = Neg(x*y)    Sum(x)*(1/length) = Mean x
-//           operands are sorted
+//           (0.5*x)*y = 0.5*(x*y), which rounds alike    operands are sorted
 //   Add     x+0 = x    operands are sorted
 //   Neg     Neg Neg x = x
 //   Recip   Recip Recip x = x    Recip Neg x = Neg Recip x    Recip(1 + Exp Neg x) = Sigmoid x
-//   Pow     x^1 = x    x^2 = x*x    x^0.5 = Sqrt x    x^-0.5 = Recip Sqrt x    x^-1 = Recip x
+//   Pow     x^1 = x    x^2 = x*x    x^3 = x*(x*x)    x^0.5 = Sqrt x    x^-0.5 = Recip Sqrt x    x^-1 = Recip x
 //   Cast    to the same dtype, or to a wider one and back = x    Cast Neg x = Neg Cast x
-//   Part    Part Neg x = Neg Part x    part 1 of 1 = x
+//           of a value that only moves elements = that of the Casts of its operands
+//   Part    Part Neg x = Neg Part x    part 1 of 1 = x    a part of SplitLast x = a column of
+//           Stride x
 //   Slice   Slice Neg x = Neg Slice x
 //   Concat  of all parts of x in order = x
+//   Min     with +inf = x    Max with -inf = x    Max(Mean(x*x), 0) = Mean(x*x)
+//           Max(Min(x, high), low) = Min(Max(x, low), high) where low <= high
+//   Interleave  of both strides of x = x
+//   Squeeze and Unsqueeze undo each other    Unsqueeze Neg x = Neg Unsqueeze x
 // Mul keeps its tree: which products were formed first decides the rounding in half precision. The
 // matcher looks through it (matcher.h).
 
@@ -58,6 +65,15 @@ bool HoldsAll(DType wide, DType narrow) {
     default:
       return false;
   }
+}
+
+bool OnlyMovesElements(const Term& term) {
+  for (const std::string_view op :
+       {op::kPart, op::kSlice, op::kStride, op::kConcat, op::kInterleave, op::kSqueeze,
+        op::kUnsqueeze, op::kSplitLast, op::kMergeLast}) {
+    if (term.IsOp(op)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -116,8 +132,21 @@ TermId TermStore::Mul(TermId a, TermId b) {
   }
   if (x.IsOp(op::kNeg)) return Neg(Mul(x.args[0], b));
   if (y.IsOp(op::kNeg)) return Neg(Mul(a, y.args[0]));
+  if (const TermId of = HalfOf(a); of != kNone) return Mul(Scalar(0.5, x.dtype), Mul(of, b));
+  if (const TermId of = HalfOf(b); of != kNone && !IsScalar(a, 0.5)) {
+    return Mul(Scalar(0.5, y.dtype), Mul(a, of));
+  }
   if (a > b) std::swap(a, b);
   return Op(op::kMul, terms_[a].dtype, {a, b});
+}
+
+TermId TermStore::HalfOf(TermId a) const {
+  const Term& x = terms_[a];
+  if (!x.IsOp(op::kMul)) return kNone;
+  for (const int i : {0, 1}) {
+    if (IsScalar(x.args[i], 0.5)) return x.args[1 - i];
+  }
+  return kNone;
 }
 
 TermId TermStore::Add(TermId a, TermId b) {
@@ -170,6 +199,7 @@ TermId TermStore::Pow(TermId a, TermId exponent) {
   if (e.kind == TermKind::kScalar) {
     if (e.scalar == 1) return a;
     if (e.scalar == 2) return Mul(a, a);
+    if (e.scalar == 3) return Mul(a, Mul(a, a));
     if (e.scalar == 0.5) return Sqrt(a);
     if (e.scalar == -0.5) return Recip(Sqrt(a));
     if (e.scalar == -1) return Recip(a);
@@ -189,6 +219,12 @@ TermId TermStore::Cast(TermId a, DType to) {
   if (x.IsOp(op::kNeg) && IsFloat(to)) return Neg(Cast(x.args[0], to));
   // To a wider type and back changes nothing.
   if (x.IsOp(op::kCast) && terms_[x.args[0]].dtype == to && HoldsAll(x.dtype, to)) return x.args[0];
+  if (OnlyMovesElements(x)) {
+    const Term moved = x;
+    std::vector<TermId> args;
+    for (TermId arg : moved.args) args.push_back(Cast(arg, to));
+    return Op(moved.text, to, std::move(args), moved.numbers);
+  }
   return Op(op::kCast, to, {a});
 }
 
@@ -202,6 +238,9 @@ TermId TermStore::Part(TermId a, int64_t axis, int64_t index, int64_t count) {
   const Term& x = terms_[a];
   if (count == 1) return a;
   if (x.IsOp(op::kNeg)) return Neg(Part(x.args[0], axis, index, count));
+  if (x.IsOp(op::kSplitLast) && axis == -1 && count == x.numbers[0]) {
+    return Unsqueeze(Stride(x.args[0], index, count), {-1});
+  }
   return Op(op::kPart, x.dtype, {a}, {axis, index, count});
 }
 
@@ -224,6 +263,89 @@ TermId TermStore::Concat(std::vector<TermId> args, int64_t axis) {
   if (whole) return first.args[0];
   const DType dtype = first.dtype;
   return Op(op::kConcat, dtype, std::move(args), {axis});
+}
+
+TermId TermStore::Extremum(std::string_view op, TermId a, TermId b) {
+  if (a > b) std::swap(a, b);
+  return Op(op, terms_[a].dtype, {a, b});
+}
+
+TermId TermStore::Min(TermId a, TermId b) {
+  if (terms_[b].kind == TermKind::kScalar) std::swap(a, b);
+  const Term& x = terms_[a];
+  if (x.kind == TermKind::kScalar) {
+    const Term& y = terms_[b];
+    if (y.kind == TermKind::kScalar) {
+      return Scalar(std::min(x.scalar, y.scalar), x.dtype, MaxRank(x, y));
+    }
+    if (x.scalar == std::numeric_limits<double>::infinity()) return b;
+  }
+  return Extremum(op::kMin, a, b);
+}
+
+TermId TermStore::Max(TermId a, TermId b) {
+  if (terms_[b].kind == TermKind::kScalar) std::swap(a, b);
+  const Term& x = terms_[a];
+  const Term& y = terms_[b];
+  if (x.kind == TermKind::kScalar) {
+    if (y.kind == TermKind::kScalar) {
+      return Scalar(std::max(x.scalar, y.scalar), x.dtype, MaxRank(x, y));
+    }
+    if (x.scalar == -std::numeric_limits<double>::infinity()) return b;
+    if (x.scalar <= 0 && y.IsOp(op::kMean)) {
+      const Term& square = terms_[y.args[0]];
+      if (square.IsOp(op::kMul) && square.args[0] == square.args[1]) return b;
+    }
+    if (y.IsOp(op::kMin)) {
+      for (const int i : {0, 1}) {
+        const Term& high = terms_[y.args[i]];
+        if (high.kind == TermKind::kScalar && x.scalar <= high.scalar) {
+          return Min(y.args[i], Max(a, y.args[1 - i]));
+        }
+      }
+    }
+  }
+  return Extremum(op::kMax, a, b);
+}
+
+TermId TermStore::Stride(TermId a, int64_t index, int64_t step) {
+  const Term& x = terms_[a];
+  if (x.IsOp(op::kNeg)) return Neg(Stride(x.args[0], index, step));
+  return Op(op::kStride, x.dtype, {a}, {index, step});
+}
+
+TermId TermStore::SplitLast(TermId a, int64_t width) {
+  return Op(op::kSplitLast, terms_[a].dtype, {a}, {width});
+}
+
+TermId TermStore::MergeLast(TermId a) {
+  const Term& x = terms_[a];
+  if (x.IsOp(op::kSplitLast)) return x.args[0];
+  return Op(op::kMergeLast, x.dtype, {a});
+}
+
+TermId TermStore::Interleave(TermId a, TermId b) {
+  const Term& x = terms_[a];
+  const Term& y = terms_[b];
+  if (x.IsOp(op::kStride) && y.IsOp(op::kStride) && x.args == y.args &&
+      x.numbers == std::vector<int64_t>{0, 2} && y.numbers == std::vector<int64_t>{1, 2}) {
+    return x.args[0];
+  }
+  return Op(op::kInterleave, x.dtype, {a, b});
+}
+
+TermId TermStore::Unsqueeze(TermId a, std::vector<int64_t> axes) {
+  const Term& x = terms_[a];
+  if (x.IsOp(op::kNeg)) return Neg(Unsqueeze(x.args[0], std::move(axes)));
+  if (x.IsOp(op::kSqueeze) && x.numbers == axes) return x.args[0];
+  return Op(op::kUnsqueeze, x.dtype, {a}, std::move(axes));
+}
+
+TermId TermStore::Squeeze(TermId a, std::vector<int64_t> axes) {
+  const Term& x = terms_[a];
+  if (x.IsOp(op::kNeg)) return Neg(Squeeze(x.args[0], std::move(axes)));
+  if (x.IsOp(op::kUnsqueeze) && x.numbers == axes) return x.args[0];
+  return Op(op::kSqueeze, x.dtype, {a}, std::move(axes));
 }
 
 std::string TermStore::ToString(TermId id, int depth) const {

@@ -46,6 +46,8 @@ struct Term {
   std::vector<TermId> args;
 
   bool IsOp(std::string_view op) const { return kind == TermKind::kOp && text == op; }
+  // A column: an element-wise value [...] seen as [..., 1].
+  bool IsColumn() const { return IsOp("Unsqueeze") && numbers.size() == 1 && numbers[0] == -1; }
 };
 
 // The operators that canonical rules know. Everything else is "domain::Type{attributes}#output".
@@ -53,7 +55,11 @@ namespace op {
 inline constexpr std::string_view kMul = "Mul", kAdd = "Add", kNeg = "Neg", kRecip = "Reciprocal",
                                   kSqrt = "Sqrt", kCast = "Cast", kMean = "Mean", kSum = "Sum",
                                   kPart = "Part", kSlice = "Slice", kConcat = "Concat",
-                                  kSigmoid = "Sigmoid", kExp = "Exp", kPow = "Pow", kDim = "Dim";
+                                  kSigmoid = "Sigmoid", kExp = "Exp", kPow = "Pow", kMin = "Min",
+                                  kMax = "Max", kStride = "Stride", kInterleave = "Interleave",
+                                  kSplitLast = "SplitLast", kMergeLast = "MergeLast",
+                                  kSqueeze = "Squeeze", kUnsqueeze = "Unsqueeze", kHead = "Head",
+                                  kTail = "Tail";
 }  // namespace op
 
 class TermStore {
@@ -88,6 +94,19 @@ class TermStore {
   // [begin, end) along a negative axis.
   TermId Slice(TermId a, int64_t axis, int64_t begin, int64_t end);
   TermId Concat(std::vector<TermId> args, int64_t axis);
+  TermId Min(TermId a, TermId b);
+  TermId Max(TermId a, TermId b);
+  // Every `step`-th element of the last axis from `index` on; the length is a multiple of `step`.
+  TermId Stride(TermId a, int64_t index, int64_t step);
+  // The last axis cut into rows of `width`: [..., n * width] to [..., n, width].
+  TermId SplitLast(TermId a, int64_t width);
+  // The last two axes as one: [..., n, width] to [..., n * width].
+  TermId MergeLast(TermId a);
+  // a0, b0, a1, b1, ... along the last axis.
+  TermId Interleave(TermId a, TermId b);
+  // Axes of length 1, added or removed; all negative, sorted, counted in the larger shape.
+  TermId Unsqueeze(TermId a, std::vector<int64_t> axes);
+  TermId Squeeze(TermId a, std::vector<int64_t> axes);
 
   const Term& operator[](TermId id) const { return terms_[id]; }
   int size() const { return static_cast<int>(terms_.size()); }
@@ -101,6 +120,10 @@ class TermStore {
 
  private:
   TermId Intern(Term term);
+  // The other factor of a product with the constant 0.5; kNone if `a` is no such product.
+  TermId HalfOf(TermId a) const;
+  // Min or Max of sorted operands.
+  TermId Extremum(std::string_view op, TermId a, TermId b);
   // A term of one argument that only changes the value element by element and commutes with Neg.
   TermId Unary(std::string_view op, TermId a);
 

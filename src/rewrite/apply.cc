@@ -7,9 +7,12 @@
 namespace liger {
 namespace {
 
+constexpr int64_t kSqueezeTakesAxes = 13;  // as an input; before that as an attribute
+
 // One function of the edit: an op with everything that specialises its body.
 struct VariantKey {
   const OpPattern* op = nullptr;
+  const OpText* text = nullptr;
   std::vector<DType> types;  // of the inputs that are given
   std::vector<bool> given;   // inputs, by contract position
   std::string fixed;         // attribute values put in place, as text
@@ -59,8 +62,12 @@ class EditMaker {
     node.name = planned.name;
     const auto name = [&](ValueId value) { return value == kNone ? "" : graph.values[value].name; };
     for (ValueId input : planned.inputs) node.inputs.push_back(name(input));
-    for (ValueId output : planned.outputs) {
-      node.outputs.push_back(name(output));
+    for (size_t i = 0; i < planned.outputs.size(); ++i) {
+      const ValueId output = planned.outputs[i];
+      // An output that the op always gives needs a name, also where the graph has no use for it.
+      const bool unused = output == kNone && !contract.outputs[i].optional;
+      node.outputs.push_back(unused ? planned.name + "/" + std::string(contract.outputs[i].name)
+                                    : name(output));
       node.output_types.push_back(output == kNone ? ValueType{} : graph.values[output].type);
     }
     while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
@@ -81,19 +88,49 @@ class EditMaker {
                              planned.roots.size() > 1);
     if (!function) return std::move(function).error();
     node.function = *function;
-    AddWithCasts(instance, std::move(node));
+    AddWithHelpers(planned, std::move(node));
     return {};
   }
 
-  // The node, with a Cast in front of each input and behind the output that the graph has in a
-  // narrower dtype than the op. The op's result holds only values of that dtype, so the Casts are
-  // exact.
-  void AddWithCasts(const PatternInstance& instance, NewNode node) {
+  // The node, and what stands beside it. In front: a Squeeze or Reshape for an input that the graph
+  // has with other axes, a Neg for one of the opposite sign, a Cast for one in a narrower dtype than the op's.
+  // Behind: a Cast where the graph's result is narrower; the op's result then holds only values of
+  // that dtype, so the Casts are exact.
+  void AddWithHelpers(const PlannedNode& planned, NewNode node) {
+    const PatternInstance& instance = *planned.instance;
     std::vector<int>& added = new_nodes_.emplace_back();
     const auto add = [&](NewNode one) {
       added.push_back(static_cast<int>(edit_.new_nodes.size()));
       edit_.new_nodes.push_back(std::move(one));
     };
+    const auto port = [&](size_t position) {
+      return node.name + "/" + std::string(instance.op->contract->inputs[position].name);
+    };
+    for (const auto& [position, made] : planned.views) {
+      const bool squeezes = made.kind == InputView::Kind::kSqueeze;
+      const std::string type = squeezes ? "Squeeze" : "Reshape";
+      NewNode shaped = Helper(type, port(position) + "/" + type, node.inputs[position]);
+      if (squeezes && opset_ < kSqueezeTakesAxes) {
+        shaped.attributes = {{"axes", made.axes}};
+      } else {
+        std::vector<int64_t> numbers = made.axes;
+        // 0 keeps an axis, -1 takes what is left.
+        if (!squeezes) numbers.assign(made.axes.size(), 0), numbers.push_back(-1);
+        NewNode constant = Helper("Constant", port(position) + "/axes", "");
+        constant.inputs.clear();
+        const Tensor tensor{DType::kI64, {static_cast<int64_t>(numbers.size())}, {}, numbers};
+        constant.attributes = {{"value", tensor}};
+        shaped.inputs.push_back(constant.outputs[0]);
+        add(std::move(constant));
+      }
+      node.inputs[position] = shaped.outputs[0];
+      add(std::move(shaped));
+    }
+    for (const size_t position : instance.negated) {
+      NewNode negative = Helper("Neg", port(position) + "/Neg", node.inputs[position]);
+      node.inputs[position] = negative.outputs[0];
+      add(std::move(negative));
+    }
     for (const auto& [position, dtype] : instance.input_wraps) {
       const DType wide = TypeOf(*instance.op, position, instance.types);
       const std::string name =
@@ -109,6 +146,18 @@ class EditMaker {
     node.output_types[0].dtype = TypeOf(*instance.op, 0, instance.types);
     add(std::move(node));
     add(std::move(cast));
+  }
+
+  // A node of the default domain whose only output bears its name.
+  static NewNode Helper(const std::string& op_type, const std::string& name,
+                        const std::string& input) {
+    NewNode node;
+    node.op_type = op_type;
+    node.name = name;
+    node.inputs = {input};
+    node.outputs = {name};
+    node.output_types = {ValueType{}};
+    return node;
   }
 
   static NewNode MakeCast(const std::string& node_name, const std::string& input,
@@ -132,7 +181,7 @@ class EditMaker {
   // The index of the function for this variant, made on first use.
   Result<int> Function(const OpPattern& op, const PatternInstance& instance,
                        const AttributeEnv& fixed, const std::vector<bool>& given, bool paired) {
-    VariantKey key{&op, {}, given, "", paired};
+    VariantKey key{&op, instance.text, {}, given, "", paired};
     std::vector<TypeBinding> types(instance.types.begin(), instance.types.end());
     for (size_t i = 0; i < op.contract->inputs.size(); ++i) {
       if (given[i]) key.types.push_back(TypeOf(op, i, types));
@@ -150,7 +199,7 @@ class EditMaker {
     for (const AttributeSpec& attribute : op.contract->attributes) {
       spec.attributes.emplace_back(attribute.name);
     }
-    const OpText* body = FindBody(op, types, fixed, given);
+    const OpText* body = FindBody(op, *instance.text, types, fixed, given);
     if (body == nullptr) {
       return Error{ErrorCode::kInternal, "no body of " + spec.op_type + " at opset " +
                                              std::to_string(opset_) +
@@ -206,7 +255,12 @@ class EditMaker {
     for (size_t i = 0; i < node.inputs.size() && i < given.size(); ++i) {
       given[i] = node.inputs[i] != kNone;
     }
-    return FindBody(*op, types, attributes, given);
+    AttributeEnv asked = attributes;
+    for (const Attribute& attribute : node.attributes) {
+      if (!asked.contains(attribute.name)) asked[attribute.name] = attribute.value;
+    }
+    const OpText* text = ops_.SelectText(*op, opset_, asked, given);
+    return text != nullptr ? FindBody(*op, *text, types, attributes, given) : nullptr;
   }
 
   static DType TypeOf(const OpPattern& op, size_t input, const std::vector<TypeBinding>& types) {
@@ -216,26 +270,16 @@ class EditMaker {
     return DType::kUndefined;
   }
 
-  // The first body at the model's opset that means what the op's own text means, preferred ones
-  // first.
-  const OpText* FindBody(const OpPattern& op, const std::vector<TypeBinding>& types,
-                         const AttributeEnv& fixed, const std::vector<bool>& given) {
+  // The first body at the model's opset that means what `text` means, preferred ones first.
+  const OpText* FindBody(const OpPattern& op, const OpText& text,
+                         const std::vector<TypeBinding>& types, const AttributeEnv& fixed,
+                         const std::vector<bool>& given) {
     std::vector<TermId> variables;
     for (size_t i = 0; i < op.contract->inputs.size(); ++i) {
       variables.push_back(given[i] ? terms_.Variable(static_cast<int>(i), TypeOf(op, i, types))
                                    : kNone);
     }
-    const OpText* reference = nullptr;
-    for (const OpText& text : op.texts) {
-      const bool fits =
-          std::all_of(text.attributes.begin(), text.attributes.end(), [&](const auto& a) {
-            const auto value = fixed.find(a.first);
-            return value == fixed.end() || value->second == a.second;
-          });
-      if (reference == nullptr && fits && text.Covers(opset_)) reference = &text;
-    }
-    if (reference == nullptr) return nullptr;
-    const auto meaning = ops_.Evaluate(canonicalizer_, op, *reference, variables, fixed);
+    const auto meaning = ops_.Evaluate(canonicalizer_, op, text, variables, fixed);
     for (const OpText& body : op.bodies) {
       const bool signature_fits = body.function.graph.inputs.size() ==
                                   static_cast<size_t>(std::count(given.begin(), given.end(), true));
@@ -244,7 +288,7 @@ class EditMaker {
         return &body;
       }
     }
-    return reference;
+    return &text;
   }
 
   // "f16_gemma", "f32_gate_up", ...: what tells this variant from others of the op.
@@ -260,10 +304,16 @@ class EditMaker {
     if (instance.preset != "any") tag += "_" + instance.preset;
     if (op.texts.size() > 1 && instance.op == &op) tag += "_" + instance.text->name;
     for (const std::string& capture : instance.captures) {
-      const bool is_choice =
-          std::any_of(op.choices.begin(), op.choices.end(),
-                      [&](const auto& choice) { return choice.first == capture; });
-      if (is_choice) tag += "_" + capture;
+      const auto names_it = [&](const auto& choice) { return choice.first == capture; };
+      const auto& own = instance.text->choices;
+      if (std::any_of(op.choices.begin(), op.choices.end(), names_it) ||
+          std::any_of(own.begin(), own.end(), names_it)) {
+        tag += "_" + capture;
+      }
+    }
+    for (const auto& [name, values] : instance.text->choices) {
+      const auto value = instance.attributes.find(name);
+      if (value != instance.attributes.end()) tag += "_" + name + "_" + ToText(value->second);
     }
     for (size_t i = 0; i < given.size(); ++i) {
       const std::string name(op.contract->inputs[i].name);

@@ -31,6 +31,16 @@ std::unordered_set<TermId> InteriorTerms(const TermStore& terms, TermId root,
   return interior;
 }
 
+// Notes `value` as a declared output if it is one; the first in the graph's order stands for it.
+void TakeOutput(const GraphView& view, Candidate& candidate, ValueId value) {
+  const std::vector<TermId>& outputs = candidate.binding.outputs;
+  for (size_t i = 1; i < outputs.size(); ++i) {
+    if (view.term(value) != outputs[i] || view.alias_of(value) != kNone) continue;
+    ValueId& output = candidate.outputs[i];
+    if (output == kNone || value < output) output = value;
+  }
+}
+
 }  // namespace
 
 bool IsOutputTerm(const Candidate& candidate, TermId term) {
@@ -54,6 +64,10 @@ bool Locate(const GraphView& view, Candidate& candidate) {
     work.pop_back();
     if (producer == kNone) continue;
     nodes.insert(producer);
+    // A declared output may be another output of the root's own node.
+    for (const ValueId sibling : graph.nodes[producer].outputs) {
+      if (sibling != kNone) TakeOutput(view, candidate, sibling);
+    }
     for (ValueId input : graph.nodes[producer].inputs) {
       if (input == kNone) continue;
       const TermId term = view.term(input);
@@ -68,11 +82,7 @@ bool Locate(const GraphView& view, Candidate& candidate) {
       if (!interior.contains(term) || !seen.insert(input).second) continue;
       work.push_back(input);
       if (!IsOutputTerm(candidate, term)) candidate.inner.push_back(input);
-      for (size_t i = 1; i < binding.outputs.size(); ++i) {
-        if (term != binding.outputs[i] || view.alias_of(input) != kNone) continue;
-        ValueId& output = candidate.outputs[i];
-        if (output == kNone || input < output) output = input;
-      }
+      TakeOutput(view, candidate, input);
     }
   }
   candidate.nodes.assign(nodes.begin(), nodes.end());
@@ -83,14 +93,15 @@ bool Locate(const GraphView& view, Candidate& candidate) {
     if (input != kNone) {
       const auto leaf = leaves.find(input);
       value = leaf != leaves.end() ? leaf->second : view.FirstValue(input);
+      const size_t position = candidate.inputs.size();
+      if (value == kNone && binding.views.contains(position)) {
+        value = view.FirstValue(terms[input].args[0]);
+      }
       const bool precedes =
           value != kNone && graph.values[value].producer < graph.values[candidate.root].producer;
       if (!precedes) return false;
     }
     candidate.inputs.push_back(value);
-  }
-  for (size_t i = 1; i < binding.outputs.size(); ++i) {
-    if (binding.outputs[i] != kNone && candidate.outputs[i] == kNone) return false;
   }
   return true;
 }

@@ -27,7 +27,8 @@ struct Candidate {
 
 // Fills inputs, outputs, inner and nodes by a walk from the root to the leaves. Values that only
 // lead to constants or shapes are not part of the match: they stay if something else needs them.
-// False if an input or a declared output has no value of its own in front of the root.
+// A declared output that has no value in the graph stays kNone. False if an input has no value of
+// its own in front of the root.
 bool Locate(const GraphView& view, Candidate& candidate);
 
 // Kernels accumulate in f32 at least: a preset that computes in a half type is computed wider.

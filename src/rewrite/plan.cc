@@ -19,8 +19,13 @@ namespace {
 class GraphPlanner {
  public:
   GraphPlanner(const GraphView& view, const std::vector<PatternInstance>& instances,
-               const PlanOptions& options, RewritePlan& plan)
-      : view_(view), graph_(view.graph()), options_(options), plan_(plan), matcher_(view) {
+               const LoweringSet& lowerings, const PlanOptions& options, RewritePlan& plan)
+      : view_(view),
+        graph_(view.graph()),
+        lowerings_(lowerings),
+        options_(options),
+        plan_(plan),
+        matcher_(view) {
     for (size_t i = 0; i < instances.size(); ++i) {
       const Term& root = view.terms()[instances[i].root()];
       by_root_[RootKey(root)].push_back({&instances[i], static_cast<int>(i)});
@@ -32,6 +37,7 @@ class GraphPlanner {
     FindCandidates();
     Select();
     Emit();
+    FindFusedElsewhere();
     KeepNearMisses();
   }
 
@@ -56,6 +62,24 @@ class GraphPlanner {
       }
       plan_.already_fused.push_back({std::string(contract->module), node.op_type, graph_.index,
                                      node.name, ModulePathOf(node), instances});
+    }
+  }
+
+  // Operators of other domains that stay and do the work of a fused op.
+  void FindFusedElsewhere() {
+    std::set<NodeId> replaced;
+    for (const PlannedNode& node : plan_.nodes) {
+      if (node.graph == graph_.index) replaced.insert(node.replaced.begin(), node.replaced.end());
+    }
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      const FusedElsewhere* fused = lowerings_.FindFused(node);
+      if (fused == nullptr || replaced.contains(static_cast<NodeId>(i))) continue;
+      const ValueId output = node.outputs.empty() ? kNone : node.outputs[0];
+      const std::string name = node.name.empty() && output != kNone ? ValueName(output) : node.name;
+      plan_.already_fused.push_back(
+          {fused->module, node.op_type, graph_.index, name, ModulePathOf(node), fused->instances});
+      fused_elsewhere_.insert(static_cast<NodeId>(i));
     }
   }
 
@@ -280,16 +304,17 @@ class GraphPlanner {
     return ValueName(node.outputs[0]);
   }
 
-  // A norm without scale whose result is at once multiplied by a stored scale is a weighted norm
-  // that did not match as one. It is not rewritten: the report would hide the failure.
+  // A norm without scale (bias) whose result is at once multiplied by (added to) a stored row is a
+  // weighted norm that did not match as one. It is not rewritten: the report would hide the failure.
   void DropDegraded() {
     std::erase_if(accepted_, [&](size_t i) {
       const Candidate& candidate = candidates_[i];
       const auto& ports = candidate.instance->op->contract->inputs;
       for (size_t k = 0; k < ports.size(); ++k) {
-        const bool left_out = candidate.inputs[k] == kNone &&
-                              candidate.instance->op->absent.contains(std::string(ports[k].name));
-        if (left_out && IsScaled(candidate)) {
+        const auto& absent = candidate.instance->op->absent;
+        const auto neutral = absent.find(std::string(ports[k].name));
+        if (candidate.inputs[k] != kNone || neutral == absent.end()) continue;
+        if (IsCombined(candidate, neutral->second == 0 ? "Add" : "Mul")) {
           AddDegraded(candidate);
           return true;
         }
@@ -298,7 +323,7 @@ class GraphPlanner {
     });
   }
 
-  bool IsScaled(const Candidate& candidate) const {
+  bool IsCombined(const Candidate& candidate, std::string_view op) const {
     const Shape* shape = view_.canonicalizer().FindShape(view_.term(candidate.root));
     std::vector<ValueId> work = {candidate.root};
     while (!work.empty()) {
@@ -311,7 +336,7 @@ class GraphPlanner {
           work.push_back(node.outputs[0]);
           continue;
         }
-        if (node.op_type != "Mul" || node.inputs.size() != 2) continue;
+        if (node.op_type != op || node.inputs.size() != 2) continue;
         const ValueId other = node.inputs[node.inputs[0] == value ? 1 : 0];
         if (other != kNone && other != value && LooksLikeScale(other, shape)) return true;
       }
@@ -336,7 +361,7 @@ class GraphPlanner {
     NearMiss miss = MissAt(*candidate.instance, candidate.root);
     miss.degraded = true;
     miss.guard = "degraded";
-    miss.reason = "only the form without scale fits, although a scale follows";
+    miss.reason = "only the form without scale or bias fits, although one follows";
     const auto found = misses_.find({miss.module, candidate.binding.anchor});
     if (found != misses_.end()) {
       if (!found->second.second.guard.empty()) miss.guard = found->second.second.guard;
@@ -396,7 +421,9 @@ class GraphPlanner {
       AddTermsBelow(candidate, module, covered);
     }
     for (auto& [key, scored] : misses_) {
-      if (!covered.contains(key)) plan_.near_misses.push_back(std::move(scored.second));
+      const NodeId producer = graph_.values[scored.second.root].producer;
+      if (covered.contains(key) || fused_elsewhere_.contains(producer)) continue;
+      plan_.near_misses.push_back(std::move(scored.second));
     }
   }
 
@@ -464,7 +491,7 @@ class GraphPlanner {
         if (d != heads && !(*x)[d].SameAs((*y)[d])) return false;
       }
     }
-    return a.binding.attributes == b.binding.attributes;
+    return a.binding.attributes == b.binding.attributes && a.binding.views == b.binding.views;
   }
 
   // Whether an input of `candidate` is computed from `value`. Only nodes behind `value` can be.
@@ -494,6 +521,7 @@ class GraphPlanner {
     node.inputs = candidate.inputs;
     node.outputs = candidate.outputs;
     node.attributes = candidate.binding.attributes;
+    node.views = candidate.binding.views;
     node.precision = candidate.precision;
     node.roots = {candidate.root};
     std::vector<NodeId> nodes = candidate.nodes;
@@ -505,8 +533,13 @@ class GraphPlanner {
                             [&](const Port& port) { return port.name == name; }) -
                ports.begin();
       };
-      node.inputs[position(op.contract->inputs, op.pair->second_input)] =
-          partner->inputs[position(op.contract->inputs, op.pair->input)];
+      const auto first = static_cast<size_t>(position(op.contract->inputs, op.pair->input));
+      const auto second = static_cast<size_t>(position(op.contract->inputs, op.pair->second_input));
+      node.inputs[second] = partner->inputs[first];
+      if (const auto made = partner->binding.views.find(first);
+          made != partner->binding.views.end()) {
+        node.views[second] = made->second;
+      }
       node.outputs[position(op.contract->outputs, op.pair->second_output)] = partner->root;
       node.roots.push_back(partner->root);
       node.paths.push_back(PathOf(*partner));
@@ -611,6 +644,7 @@ class GraphPlanner {
 
   const GraphView& view_;
   const Graph& graph_;
+  const LoweringSet& lowerings_;
   const PlanOptions& options_;
   RewritePlan& plan_;
   Matcher matcher_;
@@ -619,6 +653,7 @@ class GraphPlanner {
   std::vector<Candidate> candidates_;
   std::vector<size_t> accepted_;
   std::vector<size_t> left_out_;  // by --only-first
+  std::set<NodeId> fused_elsewhere_;
   std::map<std::pair<std::string, TermId>, std::pair<int, NearMiss>> misses_;
 };
 
@@ -692,7 +727,7 @@ Result<RewritePlan> MakePlan(const GraphModel& model, const OpPatternSet& ops,
   for (const Graph& graph : model.graphs) {
     if (graph.is_function) continue;  // no types: nothing can be shown there
     const GraphView view(model, graph.index, canonicalizer);
-    GraphPlanner(view, *instances, options, plan).Run();
+    GraphPlanner(view, *instances, lowerings, options, plan).Run();
   }
   MakeNamesUnique(model, plan);
   return plan;

@@ -9,6 +9,7 @@
 // is not shown to compute the same function; what stood in the way is in `near_misses`.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -18,6 +19,7 @@
 #include "base/error.h"
 #include "model/graph.h"
 #include "pattern/lowering.h"
+#include "pattern/matcher.h"
 #include "pattern/op_pattern.h"
 #include "rewrite/order.h"
 
@@ -42,7 +44,8 @@ struct PlannedNode {
   std::string name;             // of the new node, unique in the model
   std::vector<ValueId> inputs;  // by position in the contract; kNone where left out
   std::vector<ValueId> outputs;
-  AttributeEnv attributes;  // all of the op's attributes
+  AttributeEnv attributes;            // all of the op's attributes
+  std::map<size_t, InputView> views;  // of inputs, by position, that the graph has otherwise
   std::vector<ValueId> roots;
   std::vector<NodeId> replaced;    // nodes that the rewrite removes
   std::vector<std::string> paths;  // module path of each root, where known
