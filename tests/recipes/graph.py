@@ -210,7 +210,7 @@ def rope_half(g, q, cos, sin, prefix="", *, width=16, bounds=None, swap=()):
     return g.pair("Add", p + "straight", p + "crossed", p + "y", swap)
 
 
-def tables(g, angles):
+def tables(g, angles, prefix=""):
     """cos and sin of angles [..., S, D/2], both halves alike, as exporters make them."""
-    g.op("Concat", angles, angles, out="emb", axis=-1)
-    return g.op("Cos", "emb", out="cos"), g.op("Sin", "emb", out="sin")
+    g.op("Concat", angles, angles, out=prefix + "emb", axis=-1)
+    return g.op("Cos", prefix + "emb", out=prefix + "cos"), g.op("Sin", prefix + "emb", out=prefix + "sin")

@@ -417,76 +417,58 @@ class OutputsTest(RecipeTest):
 
 
 class CommutativeTest(RecipeTest):
-    """Every commutative operator swapped, with one further user of each intermediate."""
+    """Every commutative operator swapped, with one further user of each intermediate.
+
+    One model holds a subgraph with inputs of its own for each set of swapped operators.
+    """
 
     SHAPES = {"m": [2, 4, 1], "me": [2, 4, 1], "r": [2, 4, 1], "mu": [2, 4, 1], "v": [2, 4, 1], "ve": [2, 4, 1],
               "sd": [2, 4, 1]}
 
-    def subsets(self, names):
-        for count in range(len(names) + 1):
-            yield from itertools.combinations(names, count)
-
-    def cross(self, build, op, swaps, intermediates, smaller=None):
-        """smaller: what may be fused instead where a value has a further user."""
-        for swap in self.subsets(swaps):
-            for used in (None, *intermediates):
-                with self.subTest(swap=swap, used=used):
-                    g = build(swap)
-                    last = g.nodes[-1].output[0]
-                    g.output(last, SHAPE)
+    def cross(self, build, op, swaps, intermediates, instead=None, shape=SHAPE):
+        """build(g, prefix, swap) writes a subgraph; instead: what may be fused where a value has a further user."""
+        sets = [swap for count in range(len(swaps) + 1) for swap in itertools.combinations(swaps, count)]
+        for used in (None, *intermediates):
+            with self.subTest(used=used):
+                g = Graph(17)
+                for swap in sets:
+                    prefix = "_".join(("swapped", *swap, ""))
+                    g.output(build(g, prefix, swap), shape)
                     if used:
-                        g.op("Neg", used, out="further")
-                        g.output("further", self.SHAPES.get(used, SHAPE))
-                    if used is None:
-                        self.fused(g.model(), [op], again=not swap)
-                    else:
-                        _, patched = self.never_wrong(g.model())
-                        self.assertLessEqual({n.op_type for n in fused_nodes(patched)}, {(smaller or {}).get(used)})
+                        g.op("Exp", prefix + used, out=prefix + "further")
+                        half = [*shape[:-1], shape[-1] // 2] if used in ("x1", "x2", "neg") else shape
+                        g.output(prefix + "further", self.SHAPES.get(used, half))
+                if used is None:
+                    self.fused(g.model(), [op] * len(sets))
+                else:
+                    _, patched = self.never_wrong(g.model())
+                    self.assertLessEqual({n.op_type for n in fused_nodes(patched)}, {(instead or {}).get(used)})
 
     def test_rms_norm(self):
-        def build(swap):
-            g = Graph(17)
-            rms6(g, g.input("x", SHAPE), g.const("w", W), swap=swap)
-            return g
+        def build(g, prefix, swap):
+            return rms6(g, g.input(prefix + "x", SHAPE), g.const("w", W), prefix, swap=swap)
         self.cross(build, NORM, ("me", "y"), ("sq", "m", "me", "r", "n"))
 
     def test_layer_norm(self):
         """A further user of the scaled value leaves a LayerNorm without bias, one of the mean the RMSNorm of d."""
-        def build(swap):
-            g = Graph(17)
-            ln9(g, g.input("x", SHAPE), g.const("w", W), g.const("b", B), swap=swap)
-            return g
+        def build(g, prefix, swap):
+            return ln9(g, g.input(prefix + "x", SHAPE), g.const("w", W), g.const("b", B), prefix, swap=swap)
         self.cross(build, LAYER, ("ve", "s", "y"), ("mu", "d", "sq", "v", "ve", "sd", "n", "s"),
-                   smaller={"s": LAYER, "mu": NORM, "d": NORM})
-
-    def test_rotation(self):
-        def build(swap):
-            g = Graph(17)
-            q = g.input("q", SHAPE)
-            cos, sin = tables(g, g.input("angles", [4, 4]))
-            g.op("Unsqueeze", q, g.ints("one", [1]), out="q4")
-            rope_half(g, "q4", cos, sin, width=8, swap=swap)
-            return g
-        for swap in self.subsets(("straight", "crossed", "y")):
-            for used in (None, "x1", "x2", "neg", "rot", "straight", "crossed"):
-                if used and len(swap) in (1, 2):
-                    continue
-                with self.subTest(swap=swap, used=used):
-                    g = build(swap)
-                    g.output("y", [2, 1, 4, 8])
-                    if used:
-                        g.op("Exp", used, out="further")
-                        g.output("further", [2, 1, 4, 4 if used in ("x1", "x2", "neg") else 8])
-                        self.never_wrong(g.model())
-                    else:
-                        self.fused(g.model(), ["LigerRope"], again=False)
+                   instead={"s": LAYER, "mu": NORM, "d": NORM})
 
     def test_gate(self):
-        def build(swap):
-            g = Graph(17)
-            swiglu3(g, g.input("g", SHAPE), g.input("u", SHAPE), swap=swap)
-            return g
+        def build(g, prefix, swap):
+            return swiglu3(g, g.input(prefix + "g", SHAPE), g.input(prefix + "u", SHAPE), prefix, swap)
         self.cross(build, SWIGLU, ("t", "y"), ("s", "t"))
+
+    def test_rotation(self):
+        def build(g, prefix, swap):
+            q = g.input(prefix + "q", [1, 2, 4, 8])
+            cos, sin = tables(g, g.input(prefix + "angles", [1, 1, 4, 4]), prefix)
+            return rope_half(g, q, cos, sin, prefix, width=8, swap=swap)
+        parts = ("x1", "x2", "neg", "rot", "straight", "crossed")
+        self.cross(build, "LigerRope", ("straight", "crossed", "y"), parts, instead=dict.fromkeys(parts, "LigerRope"),
+                   shape=[1, 2, 4, 8])
 
 
 if __name__ == "__main__":
