@@ -45,6 +45,17 @@ constexpr const char* kSwiGluAttributes =
     "0.0, "
     "packed: string = \"none\", stash_type: int = %D>";
 
+constexpr const char* kLayerNormAttributes =
+    "<epsilon: float = 1e-5, stash_type: int = 1, scale_type: int = %D>";
+constexpr const char* kGroupNormAttributes =
+    "<num_groups: int = 32, epsilon: float = 1e-5, stash_type: int = 1, scale_type: int = %D>";
+
+std::string GeGluNode(const std::string& form) {
+  return "%o = liger.LigerGeGLU <approximate: string = \"" + form +
+         "\", limit: float = 0.0, up_offset: float = 0.0, packed: string = \"none\", stash_type: "
+         "int = %D> (%i, u)";
+}
+
 Tensor Random(std::vector<int64_t> shape, uint32_t seed, double mean = 0, double deviation = 1) {
   Tensor tensor{DType::kF32, std::move(shape), {}};
   std::mt19937 engine(seed);
@@ -91,7 +102,20 @@ std::vector<Case> Cases(int64_t rows) {
   // Such that a chain of 64 stays away from subnormal numbers: silu(1) * 1.37 = 1.
   const NamedTensors gate = {{"x", Random({1, rows, hidden}, 1, 1, 0.1)},
                              {"u", Random({1, rows, hidden}, 2, 1.37, 0.01)}};
+  const NamedTensors layer_norm = {{"x", Random({1, rows, hidden}, 1)},
+                                   {"w", Random({hidden}, 2, 1, 0.01)},
+                                   {"b", Random({hidden}, 4, 0, 0.01)}};
+  NamedTensors add_layer_norm = layer_norm;
+  add_layer_norm["r"] = Random({1, rows, hidden}, 3);
+  // A feature map of an image model: large beside the many rows, small beside the one.
+  const int64_t side = rows == 1 ? 4 : 64;
+  const std::string map = "%T[1,320," + std::to_string(side) + "," + std::to_string(side) + "]";
+  const NamedTensors group_norm = {{"x", Random({1, 320, side, side}, 1)},
+                                   {"w", Random({320}, 2, 1, 0.01)},
+                                   {"b", Random({320}, 4, 0, 0.01)}};
+  const NamedTensors scores = {{"x", Random({1, rows, hidden}, 1, 0, 3)}};
   const std::string norm_inputs = x + " x, %T[4096] w";
+  const std::string layer_norm_inputs = x + " x, %T[4096] w, %T[4096] b";
   const std::string rope_inputs = q + " x, " + table + " c, " + table + " s, " + positions + " p";
   return {
       {"RMSNorm", "SimplifiedLayerNormalization", norm_inputs, x,
@@ -118,6 +142,30 @@ std::vector<Case> Cases(int64_t rows) {
       {"SwiGLU", "QuickGelu + Mul", x + " x, " + x + " u", x,
        std::string("%o = liger.LigerSwiGLU ") + kSwiGluAttributes + " (%i, u)",
        "a%n = com.microsoft.QuickGelu <alpha: float = 1.0> (%i)\n%o = Mul(a%n, u)", gate, false},
+      {"LayerNorm", "LayerNormalization", layer_norm_inputs, x,
+       std::string("%o = liger.LigerLayerNorm ") + kLayerNormAttributes + " (%i, w, b)",
+       "%o = LayerNormalization <axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1> "
+       "(%i, w, b)",
+       layer_norm, true},
+      {"AddLayerNorm", "SkipLayerNormalization", layer_norm_inputs + ", " + x + " r", x,
+       std::string("%o, sum%n = liger.LigerAddLayerNorm ") + kLayerNormAttributes +
+           " (%i, r, w, b)",
+       "%o, mean%n, var%n, sum%n = com.microsoft.SkipLayerNormalization <epsilon: float = 1e-5> "
+       "(%i, r, w, b)",
+       add_layer_norm, true},
+      {"GeGLU tanh", "FastGelu + Mul", x + " x, " + x + " u", x, GeGluNode("tanh"),
+       "a%n = com.microsoft.FastGelu (%i)\n%o = Mul(a%n, u)", gate, false},
+      {"GeGLU erf", "Gelu + Mul", x + " x, " + x + " u", x, GeGluNode("none"),
+       "a%n = com.microsoft.Gelu (%i)\n%o = Mul(a%n, u)", gate, false},
+      {"GeGLU sigm.", "QuickGelu + Mul", x + " x, " + x + " u", x, GeGluNode("sigmoid"),
+       "a%n = com.microsoft.QuickGelu <alpha: float = 1.702> (%i)\n%o = Mul(a%n, u)", gate, false},
+      {"Softmax", "Softmax-13", x + " x", x, "%o = liger.LigerSoftmax <stash_type: int = %D> (%i)",
+       "%o = Softmax <axis: int = -1> (%i)", scores, false},
+      {"GroupNorm", "GroupNormalization-21, 320 channels", map + " x, %T[320] w, %T[320] b", map,
+       std::string("%o = liger.LigerGroupNorm ") + kGroupNormAttributes + " (%i, w, b)",
+       "%o = GroupNormalization <num_groups: int = 32, epsilon: float = 1e-5, stash_type: int = "
+       "1> (%i, w, b)",
+       group_norm, false},
   };
 }
 
@@ -221,7 +269,7 @@ Status RunCase(const Case& c, DType dtype, int64_t rows, const Options& options)
     our_time = std::min(our_time, *our_run_time / length);
     their_time = std::min(their_time, *their_run_time / length);
   }
-  std::printf("%-11s %-4s %4lld rows  %9.2f us  %-34s %9.2f us  ratio %5.2f\n", c.name.c_str(),
+  std::printf("%-12s %-4s %4lld rows  %9.2f us  %-35s %9.2f us  ratio %5.2f\n", c.name.c_str(),
               std::string(DTypeName(dtype)).c_str(), static_cast<long long>(rows), our_time,
               c.baseline.c_str(), their_time, their_time / our_time);
   std::fflush(stdout);
@@ -249,7 +297,7 @@ int Main(int argc, char** argv) {
       for (const DType dtype : {DType::kF32, DType::kF16}) {
         if (dtype == DType::kF16 && !c.half_too) continue;
         if (Status status = RunCase(c, dtype, rows, options); !status) {
-          std::printf("%-11s %-4s %4lld rows  %s: %s\n", c.name.c_str(),
+          std::printf("%-12s %-4s %4lld rows  %s: %s\n", c.name.c_str(),
                       std::string(DTypeName(dtype)).c_str(), static_cast<long long>(rows),
                       c.baseline.c_str(), status.error().message.c_str());
           ++failures;

@@ -28,6 +28,9 @@ void Rows(const LigerLayerNormArgs& args, int64_t begin, int64_t end) {
       moments =
           MomentsOf<A>(size, AddStep<A, T>{x, residual, sum, prefetch}, static_cast<const T*>(sum));
       x = sum;
+    } else if (large && sizeof(T) == sizeof(A)) {
+      moments = MomentsOf<A>(size, CopyStep<A, T>{x, y}, static_cast<const T*>(y));
+      x = y;
     } else {
       moments = MomentsOf<A>(size, LoadStep<A, T>{x, prefetch}, x);
     }

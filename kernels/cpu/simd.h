@@ -398,53 +398,87 @@ inline typename Simd<A>::Vec AtLeast(typename Simd<A>::Vec x, typename Simd<A>::
   return x < bound ? bound : x;
 }
 
-// exp(x) for x <= 0, which is all that a sigmoid needs. exp(x) = 2^n exp(r), x = n ln 2 + r with
-// |r| <= ln(2) / 2; exp(r) by its Taylor polynomial, whose rest is below 2^-27 (f32, degree 7) and
-// 2^-57 (f64, degree 13). ln 2 is taken in two parts, the first with so few bits that n times it is
-// exact. 2^n is applied in two factors, the second of which may make the result subnormal. NaN
-// stays.
-inline F32Vec ExpOfNonPositive(F32Vec x, F32Vec lowest) {
-  using UInt = Simd<float>::UInt;
-  constexpr float kShift = 0x1.8p23f;  // adding it rounds to an integer in the low bits
-  x = AtLeast<float>(x, lowest);
-  const F32Vec shifted = x * 0x1.715476p+0f + kShift;
-  const F32Vec n = shifted - kShift;
-  const UInt exponent = BitCast<UInt>(shifted) - BitCast<uint32_t>(kShift) + (127 + 32);
-  F32Vec r = x - n * 0x1.62ep-1f;
-  r = r - n * 0x1.0bfbe8p-15f;
-  F32Vec p = r * (1.0f / 5040) + 1.0f / 720;
-  p = p * r + 1.0f / 120;
-  p = p * r + 1.0f / 24;
-  p = p * r + 1.0f / 6;
-  p = p * r + 0.5f;
-  p = p * r + 1.0f;
-  p = p * r + 1.0f;
-  return p * BitCast<F32Vec>(exponent << 23) * 0x1p-32f;
+// exp(x) = 2^n exp(r), x = n ln 2 + r with |r| <= ln(2) / 2. ln 2 is taken in two parts, the first
+// with so few bits that n times it is exact. exp(r) = 1 + r + r^2 q(r), where q interpolates at the
+// Chebyshev points: relative error below 2^-26 (f32) and 2^-55 (f64).
+template <typename A>
+struct ExpConstants;
+template <>
+struct ExpConstants<float> {
+  static constexpr float kShift = 0x1.8p23f;  // adding it rounds to an integer in the low bits
+  static constexpr float kLog2E = 0x1.715476p+0f, kLn2High = 0x1.62ep-1f, kLn2Low = 0x1.0bfbe8p-15f;
+  static constexpr float kCoefficients[] = {
+      // of q, highest power first
+      0x1.6d119ap-10f, 0x1.120c00p-7f, 0x1.555518p-5f, 0x1.5554dcp-3f, 0x1.000000p-1f};
+  static constexpr int kMantissa = 23, kBias = 127;
+  static constexpr float kLowestNormal = -87.3f;  // exp of it is a normal number
+};
+template <>
+struct ExpConstants<double> {
+  static constexpr double kShift = 0x1.8p52;
+  static constexpr double kLog2E = 0x1.71547652b82fep+0, kLn2High = 0x1.62e42fee00000p-1,
+                          kLn2Low = 0x1.a39ef35793c76p-33;
+  static constexpr double kCoefficients[] = {
+      0x1.af3924be99a57p-26, 0x1.2891e963ab1f9p-22, 0x1.71de0d7a972efp-19, 0x1.a019b8b8f8697p-16,
+      0x1.a01a01a7d176dp-13, 0x1.6c16c178a18c1p-10, 0x1.11111111109a2p-7,  0x1.5555555553d2bp-5,
+      0x1.5555555555556p-3,  0x1.0000000000001p-1};
+  static constexpr int kMantissa = 52, kBias = 1023;
+  static constexpr double kLowestNormal = -708.3;
+};
+
+// exp(r), and n as an integer; `x` is NaN or so small a number that n fits the exponent.
+template <typename A>
+inline typename Simd<A>::Vec ReduceExp(typename Simd<A>::Vec x, typename Simd<A>::UInt& n) {
+  using Vec = typename Simd<A>::Vec;
+  using Bits = decltype(typename Simd<A>::UInt{}[0] + 0);
+  using C = ExpConstants<A>;
+  const Vec shifted = x * C::kLog2E + C::kShift;
+  const Vec rounded = shifted - C::kShift;
+  n = BitCast<typename Simd<A>::UInt>(shifted) - BitCast<Bits>(C::kShift);
+  Vec r = x - rounded * C::kLn2High;
+  r = r - rounded * C::kLn2Low;
+  Vec p = Broadcast(C::kCoefficients[0]);
+  constexpr int kCount = sizeof(C::kCoefficients) / sizeof(A);
+#pragma GCC unroll 16
+  for (int i = 1; i < kCount; ++i) p = p * r + C::kCoefficients[i];
+  p = p * r + static_cast<A>(1);
+  return p * r + static_cast<A>(1);
 }
 
-inline F64Vec ExpOfNonPositive(F64Vec x, F64Vec lowest) {
-  using UInt = Simd<double>::UInt;
-  constexpr double kShift = 0x1.8p52;
-  x = AtLeast<double>(x, lowest);
-  const F64Vec shifted = x * 0x1.71547652b82fep+0 + kShift;
-  const F64Vec n = shifted - kShift;
-  const UInt exponent = BitCast<UInt>(shifted) - BitCast<uint64_t>(kShift) + (1023 + 64);
-  F64Vec r = x - n * 0x1.62e42fee00000p-1;
-  r = r - n * 0x1.a39ef35793c76p-33;
-  F64Vec p = r * (1.0 / 6227020800) + 1.0 / 479001600;
-  p = p * r + 1.0 / 39916800;
-  p = p * r + 1.0 / 3628800;
-  p = p * r + 1.0 / 362880;
-  p = p * r + 1.0 / 40320;
-  p = p * r + 1.0 / 5040;
-  p = p * r + 1.0 / 720;
-  p = p * r + 1.0 / 120;
-  p = p * r + 1.0 / 24;
-  p = p * r + 1.0 / 6;
-  p = p * r + 0.5;
-  p = p * r + 1.0;
-  p = p * r + 1.0;
-  return p * BitCast<F64Vec>(exponent << 52) * 0x1p-64;
+// exp(x) for x <= 0, which is all that a sigmoid needs; x below `lowest` counts as `lowest`. 2^n is
+// applied in two factors, the second of which may make the result subnormal. NaN stays.
+template <typename A>
+inline typename Simd<A>::Vec ExpOfNonPositive(typename Simd<A>::Vec x,
+                                              typename Simd<A>::Vec lowest) {
+  using C = ExpConstants<A>;
+  constexpr int kSecond = sizeof(A) == 4 ? 32 : 64;
+  constexpr A kFactor = static_cast<A>(sizeof(A) == 4 ? 0x1p-32 : 0x1p-64);
+  typename Simd<A>::UInt n;
+  const auto p = ReduceExp<A>(AtLeast<A>(x, lowest), n);
+  const auto power = BitCast<typename Simd<A>::Vec>((n + (C::kBias + kSecond)) << C::kMantissa);
+  return p * power * kFactor;
+}
+
+// exp(x) for x <= 0, with 0 for every result below the normal numbers: processors take a hundred
+// times longer for subnormal ones. NaN stays.
+template <typename A>
+inline typename Simd<A>::Vec ExpOrZero(typename Simd<A>::Vec x) {
+  using Vec = typename Simd<A>::Vec;
+  using C = ExpConstants<A>;
+  const Vec lowest = Broadcast(C::kLowestNormal);
+  typename Simd<A>::UInt n;
+  const Vec p = ReduceExp<A>(AtLeast<A>(x, lowest), n);
+  const Vec e = p * BitCast<Vec>((n + C::kBias) << C::kMantissa);
+  return x < lowest ? Vec{} : e;
+}
+
+// The larger of x and y; y where x is NaN.
+template <typename A>
+inline typename Simd<A>::Vec Larger(typename Simd<A>::Vec x, typename Simd<A>::Vec y) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  if constexpr (sizeof(A) == 4) return _mm256_max_ps(x, y);
+#endif
+  return x > y ? x : y;
 }
 
 // The x below which ExpOfNonPositive is 0.
@@ -461,7 +495,7 @@ inline typename Simd<A>::Vec Sigmoid(typename Simd<A>::Vec z) {
   const UInt sign = (UInt{} + 1) << (8 * sizeof(A) - 1);
   // For z > 0 a t below the last place of 1 is as good as 0; a subnormal one would only cost time.
   const Vec lowest = negative ? Broadcast(kLowestExponent<A>) : Broadcast(static_cast<A>(-40));
-  const Vec t = ExpOfNonPositive(BitCast<Vec>(BitCast<UInt>(z) | sign), lowest);
+  const Vec t = ExpOfNonPositive<A>(BitCast<Vec>(BitCast<UInt>(z) | sign), lowest);
   const Vec one = Broadcast(static_cast<A>(1));
   return (negative ? t : one) / (one + t);
 }
@@ -495,7 +529,8 @@ inline typename Simd<A>::Vec ProductError(typename Simd<A>::Vec a, typename Simd
 // times a function that falls slowly from 1/2, here t * P(2 t - 1) with t = 1 / (1 + x / 4); P
 // interpolates it at the Chebyshev points of [0, 15] (f32, degree 9, relative error below 2^-26)
 // and [0, 40] (f64, degree 22, below 2^-54), beyond which the tail is 0. What rounding x^2 loses is
-// given back as a factor: the tail keeps its relative precision everywhere.
+// given back as a factor: the tail keeps its relative precision as far as exp(-x^2 / 2) is a normal
+// number (x = 13.2 and 37.6), and is 0 behind that.
 template <typename A>
 struct TailPolynomial;
 template <>
@@ -533,7 +568,7 @@ inline typename Simd<A>::Vec NormalTail(typename Simd<A>::Vec x) {
   for (int i = 1; i < kCount; ++i) p = p * u + Polynomial::kCoefficients[i];
   const Vec square = x * x;
   const Vec lost = ProductError<A>(x, x, square);
-  const Vec e = ExpOfNonPositive(square * -kHalf, Broadcast(kLowestExponent<A>));
+  const Vec e = ExpOrZero<A>(square * -kHalf);
   return e * (p * t) * (one - lost * kHalf);
 }
 

@@ -21,20 +21,21 @@ struct Row {
   T* y;
   int64_t size;
 
-  static Vec Larger(Vec a, Vec b) { return a > b ? a : b; }
-
   // NaN is passed over: its exponential makes the sum NaN.
   A Largest() const {
-    Vec a = Broadcast(static_cast<A>(-__builtin_inf())), b = a;
+    const Vec lowest = Broadcast(static_cast<A>(-__builtin_inf()));
+    Vec m0 = lowest, m1 = lowest, m2 = lowest, m3 = lowest;
     int64_t i = 0;
-    for (; i + 2 * kLanes <= size; i += 2 * kLanes) {
-      a = Larger(Load<A>(x + i), a);
-      b = Larger(Load<A>(x + i + kLanes), b);
+    for (; i + 4 * kLanes <= size; i += 4 * kLanes) {
+      m0 = Larger<A>(Load<A>(x + i), m0);
+      m1 = Larger<A>(Load<A>(x + i + kLanes), m1);
+      m2 = Larger<A>(Load<A>(x + i + 2 * kLanes), m2);
+      m3 = Larger<A>(Load<A>(x + i + 3 * kLanes), m3);
     }
-    a = Larger(a, b);
-    for (; i + kLanes <= size; i += kLanes) a = Larger(Load<A>(x + i), a);
-    A largest = a[0];
-    for (int lane = 1; lane < kLanes; ++lane) largest = a[lane] > largest ? a[lane] : largest;
+    for (; i + kLanes <= size; i += kLanes) m0 = Larger<A>(Load<A>(x + i), m0);
+    m0 = Larger<A>(Larger<A>(m0, m1), Larger<A>(m2, m3));
+    A largest = m0[0];
+    for (int lane = 1; lane < kLanes; ++lane) largest = m0[lane] > largest ? m0[lane] : largest;
     if (i < size) {
       const int n = static_cast<int>(size - i);
       const Vec rest = LoadPart<A>(x + i, n);
@@ -45,18 +46,24 @@ struct Row {
 
   template <bool kPart>
   Vec Exponentials(int64_t i, int n, A largest) const {
-    return ExpOfNonPositive(LoadSome<kPart, A>(x + i, n) - largest, Broadcast(kLowestExponent<A>));
+    return ExpOrZero<A>(LoadSome<kPart, A>(x + i, n) - largest);
   }
 
   void Run() const {
     const A largest = Largest();
     Accumulator<A> sum;
     int64_t i = 0;
-    for (; i + kLanes <= size; i += kLanes) {
-      const Vec e = Exponentials<false>(i, kLanes, largest);
-      if constexpr (kKeeps) Store<A>(y + i, e);
-      sum.Add(e);
+    const auto whole = [&](int64_t at) {
+      const Vec e = Exponentials<false>(at, kLanes, largest);
+      if constexpr (kKeeps) Store<A>(y + at, e);
+      return e;
+    };
+    for (; i + 4 * kLanes <= size; i += 4 * kLanes) {
+      const Vec e0 = whole(i), e1 = whole(i + kLanes);
+      const Vec e2 = whole(i + 2 * kLanes), e3 = whole(i + 3 * kLanes);
+      sum.Add((e0 + e1) + (e2 + e3));
     }
+    for (; i + kLanes <= size; i += kLanes) sum.Add(whole(i));
     if (i < size) {
       const int n = static_cast<int>(size - i);
       Vec e = Exponentials<true>(i, n, largest);

@@ -27,7 +27,7 @@ void MapAll(const A* x, A* y, int64_t size, Function function) {
 template <typename A, typename T>
 void ExpAll(const A* x, A* y, int64_t size) {
   MapAll<A, T>(x, y, size, [](typename Simd<A>::Vec v) {
-    return ExpOfNonPositive(v, Broadcast(kLowestExponent<A>));
+    return ExpOfNonPositive<A>(v, Broadcast(kLowestExponent<A>));
   });
 }
 

@@ -71,8 +71,8 @@ constexpr double kRopeNanoseconds = 0.6;
 constexpr double kSwiGluNanoseconds = 1.5;
 constexpr double kLayerNormNanoseconds = 0.7;
 constexpr double kGroupNormNanoseconds = 0.7;
-constexpr double kGeGluNanoseconds = 2;
-constexpr double kSoftmaxNanoseconds = 1.5;
+constexpr double kGeGluNanoseconds = 1.5;
+constexpr double kSoftmaxNanoseconds = 1;
 
 Status RunRmsNorm(OrtKernelContext* context, const LigerRmsNormArgs& args) {
   return Run(context, LigerCpuRmsNorm, args, args.rows,

@@ -55,7 +55,7 @@ TEST(Simd, ExpOfF64HasRelativeErrorBelow1e15) {
   });
 }
 
-// The factor of x in its exact GELU. Below -13 f32 approaches its subnormal numbers.
+// The factor of x in its exact GELU. What would be a subnormal number may be 0.
 TEST(Simd, NormalCdfOfF32HasRelativeErrorBelow5e7) {
   std::vector<float> x = {0.0f,
                           -0.0f,
@@ -101,7 +101,7 @@ TEST(Simd, NormalCdfOfF64HasRelativeErrorBelow2e15) {
     for (size_t i = 0; i < x.size(); ++i) {
       const double expected =
           static_cast<double>(std::erfc(-static_cast<long double>(x[i]) / std::sqrt(2.0L)) / 2);
-      ASSERT_NEAR(y[i], expected, 2e-15 * expected + 1e-320) << x[i];
+      ASSERT_NEAR(y[i], expected, 2e-15 * expected + 1e-310) << x[i];
     }
   });
 }

@@ -2,7 +2,8 @@
  *
  *   y = exp(x - max(x)) / sum(exp(x - max(x)))
  *
- * in f32 (f64 where dtype or stash_type is f64), rounded once. A row that holds NaN or +inf, or
+ * in f32 (f64 where dtype or stash_type is f64), rounded once; exponentials below the normal
+ * numbers of that type are 0. A row that holds NaN or +inf, or
  * nothing but -inf, gives NaN throughout.
  */
 #ifndef LIGER_SOFTMAX_H_
