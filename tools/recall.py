@@ -106,7 +106,7 @@ def failure(code, report, folder):
 
 
 def judge(code, report, truth, folder):
-    """{module: counts, fused, short, why, wrong} from one report and what is true."""
+    """{module: counts, fused, true, short, outside, why, wrong} from one report and what is true."""
     judged = {}
     failed = failure(code, report, folder)
     for module in dict.fromkeys((*MODULES, *(truth or ()), *report.get("modules", {}))):
@@ -124,12 +124,12 @@ def judge(code, report, truth, folder):
             if m and (m["expected"] or 0) > true:
                 row["wrong"].append(f"{module}: {m['expected']} expected, {true} are true")
         wanted = true if true is not None else row["expected"] or 0
-        row["short"] = max(0, wanted - fused)
+        # What Liger's helper of the family does not swap is no shortfall; it is shown by itself.
+        row["outside"] = wanted if m is None and not failed else 0
+        row["short"] = max(0, wanted - fused - row["outside"])
         if row["short"]:
             if failed:
                 why = [failed]
-            elif m is None:
-                why = ["the family does not have this module"]
             elif not m["enabled"]:
                 why = [m["reason"]]
             else:
@@ -327,22 +327,36 @@ def groups(results, key):
     return dict(sorted(grouped.items()))
 
 
+def totals(rows):
+    """(fused, true) over files. More than is true in one file does not make up for less in another."""
+    return (sum(min(m["fused"], m["true"] - m["outside"]) for m in rows), sum(m["true"] - m["outside"] for m in rows))
+
+
 def share(results, module):
     """"fused/true" over files; what is expected as well, where that is another number; blank where there is none."""
     rows = [r["modules"][module] for r in results if module in r["modules"]]
-    fused = sum(m["fused"] for m in rows)
-    if any(m["true"] is None for m in rows):
-        expected = sum(m["expected"] or 0 for m in rows)
-        return f"{fused}/{expected or '?'}" if fused or expected else ""
-    true = sum(m["true"] for m in rows)
-    if not true and not fused:
-        return ""
     expected = sum(m["expected"] or 0 for m in rows)
-    return f"{fused}/{true}" + (f" e{expected}" if expected != true else "")
+    if any(m["true"] is None for m in rows):
+        fused = sum(m["fused"] for m in rows)
+        return f"{fused}/{expected or '?'}" if fused or expected else ""
+    fused, true = totals(rows)
+    more = sum(max(0, m["fused"] - m["true"]) for m in rows)
+    if not true and not more:
+        return ""
+    return f"{fused}/{true}" + (f" +{more}" if more else "") + (f" e{expected}" if expected != true else "")
+
+
+def outside(results):
+    """{module: instances} that the family's helper does not swap."""
+    counted = collections.Counter()
+    for r in results:
+        for module, m in r["modules"].items():
+            counted[module] += m["outside"]
+    return {module: n for module, n in counted.items() if n}
 
 
 def print_table(results):
-    columns = ["family", "exporter", "opset", "dtype", "files", *MODULES, "degr", "miss", "unacc", "numbers"]
+    columns = ["family", "exporter", "opset", "dtype", "files", *MODULES, "degr", "miss", "unacc", "numbers", "outside"]
     lines = [columns]
     for key, members in groups(results, lambda r: tuple(r["facts"][k] for k in
                                                         ("family", "exporter", "opset", "dtype"))).items():
@@ -350,11 +364,13 @@ def print_table(results):
         numbers = collections.Counter(r["numbers"].partition(":")[0] for r in members)
         lines.append([*map(str, key), str(len(members)), *(share(members, m) for m in MODULES),
                       *(str(sum(m[k] for m in modules) or "") for k in ("degraded", "missed", "unaccounted")),
-                      ", ".join(f"{n} {k}" for k, n in sorted(numbers.items()))])
+                      ", ".join(f"{n} {k}" for k, n in sorted(numbers.items())),
+                      ", ".join(f"{module} {n}" for module, n in outside(members).items())])
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     for line in lines:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
-    print("cells: fused/true; eN: the report expected N instead of the true number; blank: none\n")
+    print("cells: fused/true; +N: N more than are true; eN: the report expected N instead of the true number; blank: none\n"
+          "outside: there, and no module of Liger's helper for the family\n")
 
 
 def print_shortfalls(results):
@@ -387,9 +403,9 @@ def floor_entry(result):
     entry = {"fused": {module: m["fused"] for module, m in result["modules"].items() if m["fused"]}}
     if result["numbers"] not in ("unchanged",):
         entry["numbers"] = result["numbers"]
-    short = dict(shortfalls(result))
-    if short:
-        entry["short"] = short
+    for key, found in (("short", dict(shortfalls(result))), ("outside", outside([result]))):
+        if found:
+            entry[key] = found
     return entry
 
 
@@ -423,13 +439,14 @@ def readme_table(results):
              "Module instances fused of those that are there, as hooks on the running models counted them, over "
              f"{len(results)} exports", "of tiny models with random weights (`tests/recall`): fp32 by exporter and "
              "opset, fp16 and bf16 together. Every module is on",
-             "that the family accepts; `short` is what is not fused, and `tools/recall.py` lists it with the reasons.",
-             "", "| family | " + " | ".join(c for c, _ in columns) + " | fp16, bf16 | short |",
-             "| --- |" + " --- |" * (len(columns) + 2)]
+             "that the family accepts; `short` is what of them is not fused, and `tools/recall.py` lists it with the "
+             "reasons. `outside` is there", "too, but no module of Liger's helper for the family.",
+             "", "| family | " + " | ".join(c for c, _ in columns) + " | fp16, bf16 | short | outside |",
+             "| --- |" + " --- |" * (len(columns) + 3)]
 
     def cell(members):
-        modules = [m for r in members for m in r["modules"].values() if m["true"] is not None]
-        return f"{sum(m['fused'] for m in modules)}/{sum(m['true'] for m in modules)}" if members else ""
+        rows = [m for r in members for m in r["modules"].values() if m["true"] is not None]
+        return "{}/{}".format(*totals(rows)) if members else ""
 
     for family, members in groups(results, lambda r: r["facts"]["family"]).items():
         wide = [r for r in members if r["facts"]["dtype"] == "fp32"]
@@ -439,8 +456,9 @@ def readme_table(results):
         for module in MODULES:
             rows = [r["modules"][module] for r in members if module in r["modules"]]
             if sum(m["short"] for m in rows):
-                short.append(f"{module} {sum(m['short'] for m in rows)} of {sum(m['true'] or 0 for m in rows)}")
-        lines.append(f"| {family} | " + " | ".join(cells) + f" | {', '.join(short)} |")
+                short.append(f"{module} {sum(m['short'] for m in rows)} of {totals(rows)[1]}")
+        beyond = ", ".join(f"{module} {n}" for module, n in outside(members).items())
+        lines.append(f"| {family} | " + " | ".join([*cells, ", ".join(short), beyond]) + " |")
     total = " · ".join(f"{m} {share(results.values(), m).split(' ')[0] or '0/0'}" for m in MODULES)
     return "\n".join([*lines, "", f"All together: {total}.", END])
 

@@ -26,16 +26,16 @@ FAMILIES = {"llama4_text": "llama4", "mllama_text_model": "mllama", "qwen3_5_tex
 
 
 def rotations(rotary):
-    """Rotated tensors: calls times tensors of one call. A call inside another rotary function is part of that one."""
-    outer = {name: f for name, f in rotary.items() if set(f["callers"]) == {"forward"}}
-    inside = {path for f in outer.values() for path in f["where"]}
+    """Rotated tensors: calls times tensors of one call. A function that calls another one rotates nothing itself."""
+    callers = {caller for f in rotary.values() for caller in f["callers"]}
     total = 0
     for name, f in rotary.items():
-        calls = f["calls"] if name in outer else sum(n for path, n in f["where"].items() if path not in inside)
+        if name.rpartition(".")[2] in callers:
+            continue
         tensors = {len(set(shape) - TABLES) for shape in f["shapes"]}
         if len(tensors) != 1:
             raise ValueError(f"{name} rotates {sorted(tensors)} tensors a call")
-        total += calls * tensors.pop()
+        total += f["calls"] * tensors.pop()
     return total
 
 

@@ -97,6 +97,16 @@ class JudgementTest(unittest.TestCase):
         row = self.judge(found, code=4)
         self.assertEqual((row["fused"], row["short"], row["why"]), (0, 2, "the family is not known"))
 
+    def test_a_module_that_the_helper_does_not_have(self):
+        row = recall.judge(0, report(), {"rope": 2, "layer_norm": 3}, None)["layer_norm"]
+        self.assertEqual((row["short"], row["outside"]), (0, 3))
+        failed = recall.judge(4, {"diagnostics": [dict(severity="error", message="no")]}, {"layer_norm": 3}, None)
+        self.assertEqual((failed["layer_norm"]["short"], failed["layer_norm"]["outside"]), (3, 0))
+
+    def test_more_in_one_file_does_not_make_up_for_less_in_another(self):
+        rows = [self.judge(report(patched=3), true=2), self.judge(report(patched=1), true=2)]
+        self.assertEqual(recall.totals(rows), (3, 4))
+
     def test_below_the_floor(self):
         good = dict(name="a", exit=0, error="", numbers=recall.SAME, modules={"rope": self.judge(report())}, wrong=[])
         floor = {"a": recall.floor_entry(good)}

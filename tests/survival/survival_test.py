@@ -32,9 +32,9 @@ LIBRARY = os.environ["LIGER_LIBRARY"]
 MODELS = ROOT / "tests" / "models"
 
 # Both exporters, opsets with and without RMSNormalization, symbolic shapes, and every op: GeGLU and the norms of Gemma,
-# LayerNorm and partial rotation of Nemotron, a packed gate. The second part comes from tests/recall.
+# LayerNorm and rotation in a vision tower, a packed gate. The second part comes from tests/recall.
 OWN = ("llama/dynamo_op20.onnx", "llama/dynamo_op23.onnx", "qwen3/mask_ts_op17_dyn.onnx", "llama/fp16_dynamo_op20.onnx")
-PACKED = ("gemma2/dynamo.onnx", "nemotron/mask_ts_op17.onnx", "phi3/dynamo.onnx")
+PACKED = ("gemma2/dynamo.onnx", "qwen2_vl_vis/dynamo.onnx", "phi3/dynamo.onnx")
 
 
 def fused(report):
@@ -199,7 +199,7 @@ class HalfPrecisionTest(PatchedModels):
     whose body does not fit, and never says that all is well."""
 
     names = ("llama/dynamo_op20.onnx", "qwen3/mask_ts_op17_dyn.onnx", "gemma2/dynamo.onnx",
-             "nemotron/mask_ts_op17.onnx")
+             "qwen2_vl_vis/dynamo.onnx")
 
     def broken_ops(self, model):
         """Ops whose inlined body does not pass the type check."""
