@@ -234,7 +234,8 @@ Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view
         std::find(available.begin(), available.end(), module.name) != available.end();
     if (!module.enabled || is_available) continue;
     module.enabled = false;
-    module.reason += ", but not available in this version";
+    module.reason += FindModule(module.name) != nullptr ? ", but not available in this version"
+                                                        : ", but no fused op computes it";
     resolved.warnings.push_back("module " + module.name + " is " + module.reason);
   }
   return resolved;

@@ -354,7 +354,7 @@ TEST(BuiltInFamilies, LetUsersTurnOnWhatLigerLeavesAlone) {
   resolved = ResolveModules(*nemotron, "auto", kDefaultExclude, available);
   ASSERT_TRUE(resolved);
   EXPECT_FALSE(resolved->IsEnabled("relu_squared"));
-  EXPECT_THAT(resolved->Find("relu_squared")->reason, HasSubstr("not available"));
+  EXPECT_THAT(resolved->Find("relu_squared")->reason, HasSubstr("no fused op computes it"));
 }
 
 // docs/families.md holds a row for each family, `| llama | ...`, behind "## Built-in families".
