@@ -110,6 +110,7 @@ def structure_failures(case, report, patched):
     said = [
         f"{entry['guard']}: {entry['reason']}" for kind in ("missed", "degraded", "near_misses") for entry in of(kind)
     ]
+    said += [f"already fused: {json.dumps(entry)}" for entry in of("already_fused") if entry.get("reason")]
     said += [
         f"excluded: {entry['op']}" for entry in report["excluded"]["loss_ops"]
         if of_case(case.prefix, [entry["node"]])

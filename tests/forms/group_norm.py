@@ -107,8 +107,11 @@ def operators():
 
 
 def decomposed():
-    yield case("GN-5 [N, G, -1]", lambda g: five(g, [2, G, -1], [2]), [group_norm(G)], **ON)
-    yield case("GN-5 [N, G, C/G, H, W]", lambda g: five(g, [2, G, C // G, 3, 3], [2, 3, 4]), [group_norm(G)], **ON)
+    # Its statistics are those of a LayerNorm of the flattened groups, without an affine part.
+    yield case("GN-5 [N, G, -1]", lambda g: five(g, [2, G, -1], [2]), either([group_norm(G)],
+                                                                             [layer_norm(epsilon=EPS)]), **ON)
+    yield case("GN-5 [N, G, C/G, H, W]", lambda g: five(g, [2, G, C // G, 3, 3], [2, 3, 4]),
+               refused("last axis", or_only=[group_norm(G)]), **ON)
 
 
 def five(g, grouped, axes):

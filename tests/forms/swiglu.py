@@ -324,7 +324,7 @@ def near_misses():
                lambda g: gate_first(g.input("x", ["B", 10, I]), lambda x: split(x, axis=1)), [swiglu()])
     yield case("SWG near: gate of a norm",
                lambda g: silu(g.input("z", ["B", "S", H])) * rms_norm(g.input("x", ["B", "S", H]), g.weight("w", [H])),
-               refused("norm", fused=[rms()]))
+               [rms(), swiglu()])
     # Other clamps than the op's stay in front, as what computes gate and up.
     clamps = {
         "clamp of the gate alone":
