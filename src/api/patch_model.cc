@@ -8,9 +8,12 @@
 #include "family/expected.h"
 #include "family/infer.h"
 #include "model/check.h"
+#include "model/dtype_drift.h"
 #include "model/edit.h"
+#include "model/inline_functions.h"
 #include "model/model_file.h"
 #include "model/onnx_graph.h"
+#include "model/sort_nodes.h"
 #include "patchmap/family_registry.h"
 #include "patchmap/modules.h"
 #include "pattern/lowering.h"
@@ -84,6 +87,7 @@ class Run {
     file_ = *std::move(file);
     report_.input.sha256 = file_.sha256;
     if (Status status = CheckOutputFolder(); !status) return status;
+    if (Status status = Prepare(); !status) return status;
     auto external = FindExternalData(file_.proto, file_.folder);
     if (!external) return std::move(external).error();
     external_ = *std::move(external);
@@ -101,10 +105,40 @@ class Run {
                    "export the model anew with a later opset, or convert it with "
                    "onnx.version_converter"};
     }
+    for (std::string& drift : FindDTypeDrift(file_.proto, model_)) {
+      report_.diagnostics.push_back(
+          {Diagnostic::Severity::kWarning, std::move(drift), "",
+           "the model was converted to another precision after it was patched; it runs with "
+           "libliger_ort.so at best: convert the original model first, then patch the result"});
+    }
     for (const Graph& graph : model_.graphs) {
       for (const Node& node : graph.nodes) {
         if (LossOps().contains(node.op_type)) report_.loss_ops.push_back({node.op_type, node.name});
       }
+    }
+    return {};
+  }
+
+  // Brings the model into the form that can be patched: own functions in place of their calls, nodes
+  // in order. Nothing of it is written unless something is fused.
+  Status Prepare() {
+    const InlinedFunctions inlined = InlineFunctions(file_.proto);
+    for (const std::string& note : inlined.notes) Diagnose(Diagnostic::Severity::kNote, note);
+    if (inlined.calls > 0) {
+      const auto count = [](int64_t n, const std::string& what) {
+        return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+      };
+      Diagnose(Diagnostic::Severity::kNote,
+               "the bodies of " + count(inlined.functions, "local function") +
+                   " stand in place of " + count(inlined.calls, "call"));
+    }
+    auto moved = SortNodes(file_.proto);
+    if (!moved) return std::move(moved).error();
+    if (*moved > 0) {
+      Diagnose(Diagnostic::Severity::kWarning,
+               "the model's nodes were not in topological order; moved to the front of what needs "
+               "them: " +
+                   std::to_string(*moved));
     }
     return {};
   }
@@ -193,14 +227,6 @@ class Run {
     plan_ = *std::move(plan);
     AccountForModules(model_, plan_, ComputeExpected(model_, map_, config_), resolved_, report_);
     report_.weights_read = model_.constants->external_reads();
-    for (const Graph& graph : model_.graphs) {
-      if (graph.is_function && !IsFusedOp(graph)) {
-        Diagnose(Diagnostic::Severity::kNote,
-                 "the local function '" + graph.name +
-                     "' was not looked into, since its values have no types; inline it first "
-                     "(onnx.inliner) to have it patched");
-      }
-    }
     if (plan_.nodes.empty()) {
       report_.status = "nothing_to_do";
       Diagnose(Diagnostic::Severity::kNote,
@@ -210,8 +236,6 @@ class Run {
     }
     return {};
   }
-
-  static bool IsFusedOp(const Graph& function) { return FindContract(function.name) != nullptr; }
 
   Status Rewrite() {
     auto edit = MakeEdit(model_, plan_, *ops_, lowerings_);
