@@ -5,8 +5,9 @@
 
 `fused` is a list of ops with all of their attributes: rms(), add_rms(), layer_norm(), ... below; "T" stands for the
 dtype of the graph. A reason is a regular expression for "guard: reason" of an entry among missed, degraded and
-near_misses, "already fused: entry" of an operator that stays with a reason, or "excluded: operator" of a loss op. A refusal without a reason is a graph in which nothing resembles the
-op by the operators that make it rare, so that nobody waits for a word about it.
+near_misses, "already fused: entry" of an operator that stays with a reason, or "excluded: operator" of a loss op. A
+refusal without a reason is a graph in which nothing resembles the op by the operators that make it rare, so that nobody
+waits for a word about it.
 """
 import dataclasses
 import itertools
