@@ -87,7 +87,7 @@ Result<FamilyRegistry> FamilyRegistry::Load(std::span<const EmbeddedFile> embedd
   for (const EmbeddedFile& file : embedded) {
     if (!file.path.starts_with(kFamilyFolder) || !file.path.ends_with(".yaml")) continue;
     sources[FamilyOf(file.path.substr(kFamilyFolder.size()))] =
-        Source{std::string(file.shown()), std::string(file.contents)};
+        Source{std::string(file.shown()), std::string(file.contents), !file.origin.empty()};
   }
   if (patches_dir) {
     if (Status status = ReadFolder(*patches_dir, &sources); !status)

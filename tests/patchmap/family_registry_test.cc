@@ -115,6 +115,52 @@ TEST_F(FamilyRegistryTest, ValidatesFilesOfTheFolderInFull) {
   EXPECT_EQ(registry.error().location, (folder_ / "families" / "gamma.yaml").string() + ":10:7");
 }
 
+// So are files of a folder that stand in for embedded ones already.
+TEST_F(FamilyRegistryTest, ValidatesFilesThatReplacedEmbeddedOnesInFull) {
+  std::string text = MapText("gamma");
+  text.replace(text.find("op:"), 3, "pp:");
+  const EmbeddedFile built_in[] = {{"families/gamma.yaml", text}};
+  EXPECT_TRUE(FamilyRegistry::Load(built_in, std::nullopt));
+  const EmbeddedFile replaced[] = {{"families/gamma.yaml", text, "/my/families/gamma.yaml"}};
+  const Result<FamilyRegistry> registry = FamilyRegistry::Load(replaced, std::nullopt);
+  ASSERT_FALSE(registry);
+  EXPECT_EQ(registry.error().location, "/my/families/gamma.yaml:10:7");
+}
+
+TEST_F(FamilyRegistryTest, TakesInTheModulesOfParts) {
+  Embed("families/alpha.yaml", MapText("alpha"));
+  Embed("families/beta.yaml", MapText("beta"));
+  Embed("families/whole.yaml",
+        "schema_version: 1\nfamily: whole\nmodel_types: [whole]\narchitectures: [Whole]\n"
+        "package: pkg.whole\nparts:\n  families: [beta, alpha]\ndefaults:\n  cross_entropy: "
+        "off\nmodules:\n  cross_entropy:\n    - class: pkg.Loss\n      op: LigerCrossEntropy\n");
+  const Result<FamilyRegistry> registry = Load();
+  ASSERT_TRUE(registry);
+  EXPECT_THAT(registry->Find("whole")->parts, ElementsAre("beta", "alpha"));
+  const std::vector<std::string> parts = {"gamma", "alpha"};
+  Result<FamilyMap> map = registry->LoadMap("whole", parts);
+  ASSERT_TRUE(map);
+  ASSERT_EQ(map->FindModuleMap("rms_norm")->entries.size(), 1u);
+  EXPECT_EQ(map->FindModuleMap("rms_norm")->entries[0].symbol, "pkg.alpha.Norm");
+  EXPECT_EQ(map->FindDefault("rms_norm")->part, "alpha");
+  // Without knowledge of the parts: all of them, the first one's defaults.
+  map = registry->LoadMap("whole");
+  ASSERT_TRUE(map);
+  EXPECT_EQ(map->FindModuleMap("rms_norm")->entries.size(), 2u);
+  EXPECT_EQ(map->FindDefault("rms_norm")->part, "beta");
+}
+
+TEST_F(FamilyRegistryTest, RefusesPartsThatNobodyKnows) {
+  Embed("families/alpha.yaml", MapText("alpha", "parts:\n  families: [beta]\n"));
+  const Result<FamilyRegistry> registry = Load();
+  ASSERT_TRUE(registry);
+  const Result<FamilyMap> map = registry->LoadMap("alpha");
+  ASSERT_FALSE(map);
+  EXPECT_EQ(map.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(map.error().message, "part 'beta' of family alpha is not known");
+  EXPECT_EQ(map.error().location, "families/alpha.yaml");
+}
+
 TEST_F(FamilyRegistryTest, RefusesFamiliesThatClaimOneName) {
   Embed("families/alpha.yaml", MapText("alpha", "aliases: [beta]\n"));
   Embed("families/beta.yaml", MapText("beta"));
