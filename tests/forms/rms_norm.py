@@ -343,8 +343,7 @@ def near_misses():
     yield case("RMS near: mean of Abs", of(lambda x, w: x / sqrt(mean(op("Abs", x)) + 1e-6) * w),
                refused("square|Abs"))
     yield case("RMS near: ReduceMax", of(lambda x, w: x / sqrt(largest(x * x) + 1e-6) * w), refused("ReduceMax"))
-    yield case("RMS near: cube root", of(lambda x, w: x * (mean(x * x) + 1e-6)**-0.3333 * w),
-               refused("Pow|Sqrt|root|rsqrt"))
+    yield case("RMS near: cube root", of(lambda x, w: x * (mean(x * x) + 1e-6)**-0.3333 * w), refused())
     yield case("RMS near: no root", of(lambda x, w: x / (mean(x * x) + 1e-6) * w), refused("Sqrt|root|rsqrt"))
     yield case(
         "RMS near: x is an integer", lambda g: cast(
