@@ -106,10 +106,11 @@ class Accountant {
       Coverage coverage = Cover(module, *expected);
       shortfall = coverage.Shortfall();
       if (shortfall > 0) NameByPath(module, coverage, open, shortfall);
-      if (coverage.outside > 0) {
+      const int64_t additional = coverage.Additional();
+      if (additional > 0) {
         report_.diagnostics.push_back(
             {Diagnostic::Severity::kNote,
-             std::to_string(coverage.outside) + " " + module.name +
+             std::to_string(additional) + " " + module.name +
                  " instances were fused outside the modules that the family expects"});
       }
     } else if (shortfall > 0) {
@@ -146,11 +147,13 @@ class Accountant {
     int64_t outside = 0;                     // fused at paths of no expected instance
     int64_t unplaced = 0;                    // fused at unknown paths: may be any of `missing`
 
-    int64_t Shortfall() const {
-      int64_t sum = -unplaced;
+    int64_t Missing() const {
+      int64_t sum = 0;
       for (const auto& [instance, count] : missing) sum += count;
-      return std::max<int64_t>(sum, 0);
+      return sum;
     }
+    int64_t Shortfall() const { return std::max<int64_t>(Missing() - unplaced, 0); }
+    int64_t Additional() const { return outside + std::max<int64_t>(unplaced - Missing(), 0); }
 
     void Take(const std::string& path, int64_t count) {
       if (path.empty()) {
@@ -158,11 +161,18 @@ class Accountant {
         return;
       }
       // An instance around the path, the innermost first; else one inside it, since a node that
-      // takes in a residual sum may stand at the path of the layer.
-      for (const bool around : {true, false}) {
+      // takes in a residual sum may stand at the path of the layer; else one that is named by its
+      // parameter, whose path holds modules around the exported one.
+      using Fits = bool (*)(const std::string&, const std::string&);
+      const Fits kinds[] = {
+          [](const std::string& p, const std::string& instance) { return Belongs(p, instance); },
+          [](const std::string& p, const std::string& instance) { return Belongs(instance, p); },
+          [](const std::string& p, const std::string& instance) {
+            return instance.ends_with("." + p) && p.find('.') != std::string::npos;
+          }};
+      for (const Fits fits : kinds) {
         for (auto it = missing.rbegin(); it != missing.rend() && count > 0; ++it) {
-          const bool fits = around ? Belongs(path, it->first) : Belongs(it->first, path);
-          if (!fits) continue;
+          if (!fits(path, it->first)) continue;
           const int64_t taken = std::min(count, it->second);
           it->second -= taken;
           count -= taken;

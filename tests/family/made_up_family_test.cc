@@ -217,6 +217,25 @@ TEST_F(MadeUpFamilyTest, WhatIsFusedElsewhereIsNoInstance) {
   EXPECT_THAT(notes, ElementsAre(HasSubstr("1 rms_norm")));
 }
 
+// Parameters carry the names of modules around the exported one, paths of nodes do not.
+TEST_F(MadeUpFamilyTest, InstancesThatParametersNameAreFoundByTheEndOfTheirPath) {
+  std::string family = kFamily;
+  const std::string scopes = "      scopes: [blocks.*.pre_norm]\n";
+  family.erase(family.find(scopes), scopes.size());
+  std::ofstream(folder_ / "patches" / "families" / "made_up.yaml") << family;
+  AddPaths();
+  Rename("blocks.0.pre_norm.weight", "m.model.blocks.0.pre_norm.weight");
+  Rename("blocks.1.pre_norm.weight", "m.model.blocks.1.pre_norm.weight");
+  options_.family = "made_up";
+  const Report report = Patch();
+  EXPECT_EQ(Module(report, "rms_norm").expected, 2);
+  EXPECT_EQ(Module(report, "rms_norm").expected_source, "weight_names");
+  EXPECT_EQ(Module(report, "rms_norm").patched, 1);
+  EXPECT_EQ(Module(report, "rms_norm").missed, 1);
+  ASSERT_EQ(report.missed.size(), 1u);
+  EXPECT_EQ(report.missed[0].path, "m.model.blocks.1.pre_norm");
+}
+
 TEST_F(MadeUpFamilyTest, ParameterNamesMakeItACandidate) {
   std::ofstream stream(options_.input, std::ios::binary);
   model_.SerializeToOstream(&stream);
