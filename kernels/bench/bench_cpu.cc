@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <random>
 #include <string>
 #include <vector>
@@ -220,18 +221,24 @@ double RelativeDifference(const Tensor& a, const Tensor& b) {
   return std::sqrt(difference / norm);
 }
 
-Result<double> Microseconds(BoundRun& run) {
-  const auto begin = std::chrono::steady_clock::now();
-  if (Status status = run.Run(); !status) return std::move(status).error();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
-      .count();
-}
-
 struct Options {
   int threads = 2;
+  bool cpu_time = false;
   double seconds = 0.5;
   std::string filter;
 };
+
+double Now(bool cpu_time) {
+  if (cpu_time) return static_cast<double>(std::clock()) * (1e6 / CLOCKS_PER_SEC);
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double, std::micro>(now).count();
+}
+
+Result<double> Microseconds(BoundRun& run, bool cpu_time) {
+  const double begin = Now(cpu_time);
+  if (Status status = run.Run(); !status) return std::move(status).error();
+  return Now(cpu_time) - begin;
+}
 
 Status RunCase(const Case& c, DType dtype, int64_t rows, const Options& options) {
   const NamedTensors inputs = In(c.tensors, dtype);
@@ -263,7 +270,8 @@ Status RunCase(const Case& c, DType dtype, int64_t rows, const Options& options)
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(options.seconds);
   for (int i = 0; i < 5 || std::chrono::steady_clock::now() < end; ++i) {
-    Result<double> our_run_time = Microseconds(*our_run), their_run_time = Microseconds(*their_run);
+    Result<double> our_run_time = Microseconds(*our_run, options.cpu_time),
+                   their_run_time = Microseconds(*their_run, options.cpu_time);
     if (!our_run_time) return our_run_time.error();
     if (!their_run_time) return their_run_time.error();
     our_time = std::min(our_time, *our_run_time / length);
@@ -281,6 +289,8 @@ int Main(int argc, char** argv) {
   Options options;
   app.add_option("--threads", options.threads, "intra-op threads of both sides")
       ->capture_default_str();
+  app.add_flag("--cpu-time", options.cpu_time,
+               "the process's own time, for a machine that others use; with --threads 1");
   app.add_option("--seconds", options.seconds, "time per line")->capture_default_str();
   app.add_option("--filter", options.filter, "only kernels whose name or baseline holds this text");
   CLI11_PARSE(app, argc, argv);
