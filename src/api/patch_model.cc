@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kFirstOpset = 13;
+constexpr int64_t kFirstOpset = 11;
 // Payloads up to this size stay in the copy of the original that the check compares with.
 constexpr int64_t kCheckKeepBytes = 1024;
 
@@ -105,11 +105,11 @@ class Run {
                    "export the model anew with a later opset, or convert it with "
                    "onnx.version_converter"};
     }
-    for (std::string& drift : FindDTypeDrift(file_.proto, model_)) {
-      report_.diagnostics.push_back(
-          {Diagnostic::Severity::kWarning, std::move(drift), "",
-           "the model was converted to another precision after it was patched; it runs with "
-           "libliger_ort.so at best: convert the original model first, then patch the result"});
+    for (const std::string& drift : FindDTypeDrift(file_.proto, model_)) {
+      Diagnose(Diagnostic::Severity::kWarning,
+               drift +
+                   "; the model was converted after it was patched and does not load without "
+                   "libliger_ort.so: convert the original first, then patch the result");
     }
     for (const Graph& graph : model_.graphs) {
       for (const Node& node : graph.nodes) {

@@ -22,7 +22,9 @@ class BodyMaker {
     if (Status status = Instantiate(); !status) return std::move(status).error();
     Simplify();
     SettleOutputs();
+    MoveOperands();
     RemoveDead();
+    if (Status status = SpellForOpset(); !status) return std::move(status).error();
     Declare();
     return std::move(function_);
   }
@@ -159,7 +161,8 @@ class BodyMaker {
       const auto* value = Find(node, "value_float");
       if (value != nullptr && value->ref_attr_name().empty()) constants_[output] = value->f();
       const auto* tensor = Find(node, "value");
-      if (tensor != nullptr && tensor->t().dims_size() == 0 && tensor->t().double_data_size() == 1) {
+      if (tensor != nullptr && tensor->t().dims_size() == 0 &&
+          tensor->t().double_data_size() == 1) {
         constants_[output] = tensor->t().double_data(0);
       }
       return false;
@@ -296,6 +299,154 @@ class BodyMaker {
     }
     function_.clear_node();
     for (auto it = kept.rbegin(); it != kept.rend(); ++it) *function_.add_node() = std::move(*it);
+  }
+
+  bool IsBefore(int64_t version) const {
+    const auto opset = spec_.opsets.find("");
+    return opset != spec_.opsets.end() && opset->second < version;
+  }
+
+  // Before opset 13 axes and the like are attributes, not operands.
+  void MoveOperands() {
+    if (!IsBefore(13)) return;
+    static const std::map<std::string, std::string> attributes = {
+        {"ReduceSum", "axes"}, {"Split", "split"}, {"Squeeze", "axes"}, {"Unsqueeze", "axes"}};
+    std::unordered_map<std::string, std::vector<int64_t>> lists;
+    for (onnx::NodeProto& node : *function_.mutable_node()) {
+      if (node.op_type() == "Constant") {
+        if (const auto* ints = Find(node, "value_ints")) {
+          lists[node.output(0)] = {ints->ints().begin(), ints->ints().end()};
+        } else if (const auto* value = Find(node, "value")) {
+          lists[node.output(0)] = {value->t().int64_data().begin(), value->t().int64_data().end()};
+        }
+        continue;
+      }
+      const auto name = attributes.find(node.op_type());
+      if (name == attributes.end() || node.input_size() != 2) continue;
+      const auto list = lists.find(node.input(1));
+      if (list == lists.end()) continue;
+      node.mutable_input()->RemoveLast();
+      onnx::AttributeProto& attribute = *node.add_attribute();
+      attribute.set_name(name->second);
+      attribute.set_type(onnx::AttributeProto::INTS);
+      for (const int64_t value : list->second) attribute.add_ints(value);
+    }
+  }
+
+  // Before opset 12 a Constant holds a tensor and nothing else.
+  Status SpellForOpset() {
+    if (!IsBefore(12)) return {};
+    auto nodes = std::move(*function_.mutable_node());
+    function_.clear_node();
+    for (onnx::NodeProto& node : nodes) {
+      if (node.op_type() != "Constant" || Find(node, "value") != nullptr) {
+        *function_.add_node() = std::move(node);
+      } else if (Status status = SpellConstant(node); !status) {
+        return status;
+      }
+    }
+    return {};
+  }
+
+  Status SpellConstant(const onnx::NodeProto& node) {
+    LIGER_CHECK(node.attribute_size() == 1 && node.output_size() == 1);
+    const onnx::AttributeProto& attribute = node.attribute(0);
+    const std::string& output = node.output(0);
+    if (!attribute.ref_attr_name().empty()) {
+      if (attribute.name() == "value_float")
+        return AddFloat(output, attribute.ref_attr_name()), Status();
+      if (attribute.name() == "value_int")
+        return AddInt(output, attribute.ref_attr_name()), Status();
+    }
+    onnx::TensorProto tensor;
+    tensor.set_data_type(onnx::TensorProto::INT64);
+    if (attribute.name() == "value_float" || attribute.name() == "value_floats") {
+      tensor.set_data_type(onnx::TensorProto::FLOAT);
+    }
+    if (!attribute.ref_attr_name().empty()) {
+      return Error{ErrorCode::kInternal, "no Constant takes the attribute '" +
+                                             attribute.ref_attr_name() + "' at this opset"};
+    }
+    if (attribute.name() == "value_float") {
+      tensor.add_float_data(attribute.f());
+    } else if (attribute.name() == "value_int") {
+      tensor.add_int64_data(attribute.i());
+    } else if (attribute.name() == "value_floats") {
+      tensor.add_dims(attribute.floats_size());
+      for (const float value : attribute.floats()) tensor.add_float_data(value);
+    } else if (attribute.name() == "value_ints") {
+      tensor.add_dims(attribute.ints_size());
+      for (const int64_t value : attribute.ints()) tensor.add_int64_data(value);
+    } else {
+      return Error{ErrorCode::kInternal,
+                   "a Constant with '" + attribute.name() + "' cannot be spelt at this opset"};
+    }
+    AddTensor(output, tensor);
+    return {};
+  }
+
+  onnx::NodeProto& AddNode(const std::string& op_type, const std::vector<std::string>& inputs,
+                           const std::string& output) {
+    onnx::NodeProto& node = *function_.add_node();
+    node.set_op_type(op_type);
+    for (const std::string& input : inputs) node.add_input(input);
+    node.add_output(output);
+    return node;
+  }
+
+  void AddTensor(const std::string& output, const onnx::TensorProto& tensor) {
+    onnx::AttributeProto& value = *AddNode("Constant", {}, output).add_attribute();
+    value.set_name("value");
+    value.set_type(onnx::AttributeProto::TENSOR);
+    *value.mutable_t() = tensor;
+  }
+
+  static void SetReference(onnx::NodeProto& node, const std::string& name, const std::string& from,
+                           onnx::AttributeProto::AttributeType type) {
+    onnx::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(name);
+    attribute.set_ref_attr_name(from);
+    attribute.set_type(type);
+  }
+
+  void AddCast(const std::string& input, const std::string& output, DType to) {
+    onnx::AttributeProto& attribute = *AddNode("Cast", {input}, output).add_attribute();
+    attribute.set_name("to");
+    attribute.set_type(onnx::AttributeProto::INT);
+    attribute.set_i(static_cast<int64_t>(to));
+  }
+
+  // A float attribute of the function as a scalar: LeakyRelu gives alpha * x for x = -1, exactly.
+  void AddFloat(const std::string& output, const std::string& from) {
+    onnx::TensorProto minus;
+    minus.set_data_type(onnx::TensorProto::FLOAT);
+    minus.add_float_data(-1.0F);
+    AddTensor(output + "/minus_one", minus);
+    SetReference(AddNode("LeakyRelu", {output + "/minus_one"}, output + "/negative"), "alpha", from,
+                 onnx::AttributeProto::FLOAT);
+    AddNode("Neg", {output + "/negative"}, output);
+  }
+
+  // An integer attribute as a scalar: SpaceToDepth with blocks of n gives n * n channels for one.
+  // The tensor is empty; only its shape counts. The root is exact in f64.
+  void AddInt(const std::string& output, const std::string& from) {
+    onnx::TensorProto dims;
+    dims.set_data_type(onnx::TensorProto::INT64);
+    dims.add_dims(4);
+    for (const int64_t dim : {0, 1, 0, 0}) dims.add_int64_data(dim);
+    AddTensor(output + "/dims", dims);
+    AddNode("ConstantOfShape", {output + "/dims"}, output + "/empty");
+    SetReference(AddNode("SpaceToDepth", {output + "/empty"}, output + "/blocks"), "blocksize",
+                 from, onnx::AttributeProto::INT);
+    AddNode("Shape", {output + "/blocks"}, output + "/shape");
+    onnx::TensorProto channels;
+    channels.set_data_type(onnx::TensorProto::INT64);
+    channels.add_int64_data(1);
+    AddTensor(output + "/axis", channels);
+    AddNode("Gather", {output + "/shape", output + "/axis"}, output + "/square");
+    AddCast(output + "/square", output + "/square_f64", DType::kF64);
+    AddNode("Sqrt", {output + "/square_f64"}, output + "/root");
+    AddCast(output + "/root", output, DType::kI64);
   }
 
   void Declare() {

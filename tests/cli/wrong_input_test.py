@@ -50,12 +50,12 @@ class UnreadableModelTest(CliTest):
         (self.folder / "model.onnx").write_bytes(bytes((i * 7919 + 13) % 256 for i in range(4096)))
         self.assert_fails(3, r"^'model\.onnx' ", "model.onnx")
 
-    def test_opset_11_is_exit_3_and_says_which_opset_is_needed(self):
+    def test_opset_10_is_exit_3_and_says_which_opset_is_needed(self):
         x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 4]) for n in "xy")
         graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 10)], ir_version=8)
         onnx.save(model, self.folder / "old.onnx")
-        self.assert_fails(3, "uses opset 11; opset 13 or later is needed", "old.onnx", hint="version_converter")
+        self.assert_fails(3, "uses opset 10; opset 11 or later is needed", "old.onnx", hint="version_converter")
 
 
 class MissingDataTest(CliTest):
