@@ -32,7 +32,6 @@ struct Element {
   std::optional<int64_t> number;
   std::string symbol;
 
-  bool IsUnknown() const { return !number && symbol.empty(); }
   // Known to be equal; two unknown ones may be anything.
   bool SameAs(const Element& other) const {
     return number ? number == other.number : !symbol.empty() && symbol == other.symbol;
@@ -374,7 +373,7 @@ std::optional<Elements> ConstantOfShape(Context& ctx) {
 }
 
 std::optional<Elements> Expand(Context& ctx) {
-  const auto elements = Read(ctx, 0);
+  auto elements = Read(ctx, 0);
   const auto shape = ReadNumbers(ctx, 1);
   if (!elements || !shape || shape->size() > 1) return std::nullopt;
   const int64_t size = shape->empty() ? 1 : (*shape)[0];
