@@ -400,7 +400,9 @@ def wrongs(results):
 # The floor.
 
 def floor_entry(result):
-    entry = {"fused": {module: m["fused"] for module, m in result["modules"].items() if m["fused"]}}
+    # No more than is true: what is fused beyond that is wrong, and must be free to go.
+    entry = {"fused": {module: m["fused"] if m["true"] is None else min(m["fused"], m["true"])
+                       for module, m in result["modules"].items() if m["fused"]}}
     if result["numbers"] not in ("unchanged",):
         entry["numbers"] = result["numbers"]
     for key, found in (("short", dict(shortfalls(result))), ("outside", outside([result]))):
