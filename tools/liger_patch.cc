@@ -84,7 +84,10 @@ Status List(const Arguments& arguments) {
     if (!registry) return std::move(registry).error();
     for (const FamilyHead& head : registry->heads()) {
       std::cout << head.family;
-      for (const std::string& alias : head.aliases) std::cout << "  (also " << alias << ")";
+      std::string aliases;
+      for (const std::string& alias : head.aliases)
+        aliases += (aliases.empty() ? "" : ", ") + alias;
+      if (!aliases.empty()) std::cout << "  (also " << aliases << ")";
       std::cout << "\n";
     }
   } else if (arguments.list == "modules") {
@@ -198,8 +201,8 @@ int Patch(Arguments& arguments) {
 
 int Main(int argc, char** argv) {
   CLI::App app{
-      "Rewrites RMSNorm, RoPE and SwiGLU subgraphs of an exported language model into fused "
-      "nodes.",
+      "Rewrites norm, rotary embedding and gated MLP subgraphs of an exported language model into "
+      "fused nodes.",
       "liger-patch"};
   app.footer(kExamples);
   app.get_formatter()->column_width(34);

@@ -42,7 +42,7 @@ class Accountant {
     }
     for (const AlreadyFused& fused : plan_.already_fused) {
       report_.already_fused.push_back(
-          {fused.module, fused.op, fused.node, fused.path, fused.instances});
+          {fused.module, fused.op, fused.node, fused.path, fused.instances, fused.reason});
     }
   }
 
@@ -107,6 +107,7 @@ class Accountant {
       shortfall = coverage.Shortfall();
       if (shortfall > 0) NameByPath(module, coverage, open, shortfall);
       const int64_t additional = coverage.Additional();
+      SetAdditional(module, additional);
       if (additional > 0) {
         report_.diagnostics.push_back(
             {Diagnostic::Severity::kNote,
@@ -116,16 +117,36 @@ class Accountant {
     } else if (shortfall > 0) {
       NameByOrder(module, open, shortfall);
     } else if (shortfall < 0) {
+      SetAdditional(module, -shortfall);
       report_.diagnostics.push_back(
           {Diagnostic::Severity::kWarning,
            "more " + module.name + " instances were fused than expected: " +
-               std::to_string(module.patched + module.already_fused) + " of " +
+               std::to_string(*module.expected - shortfall) + " of " +
                std::to_string(*module.expected) + " (" + module.expected_source + ")"});
     }
     module.unaccounted = std::max<int64_t>(0, shortfall - module.missed);
     for (const NearMiss* miss : open) {
       if (miss != nullptr) report_.near_misses.push_back(AsReport(*miss));
     }
+  }
+
+  // What was fused beyond the expected instances is counted apart, so that the sum holds.
+  static void SetAdditional(ModuleReport& module, int64_t count) {
+    module.additional = std::min(count, module.patched + module.already_fused);
+    const int64_t patched = std::min(module.additional, module.patched);
+    module.patched -= patched;
+    module.already_fused -= module.additional - patched;
+  }
+
+  // What is known of an instance in which nothing resembles the op that was looked for.
+  std::string WhatStandsAt(const std::string& instance) const {
+    for (const OffMatch& off : plan_.off) {
+      if (Belongs(off.path, instance)) {
+        return "what stands there is a " + off.op + ", of the module " + off.module +
+               ", which is off";
+      }
+    }
+    return "nothing in this scope resembles the op";
   }
 
   // Instances without paths: the near misses, refused ones first, stand for what is missing.
@@ -203,7 +224,7 @@ class Accountant {
     for (const auto& [instance, missing] : coverage.missing) {
       for (int64_t i = 0; i < missing && module.missed < shortfall; ++i) {
         ++module.missed;
-        MissReport entry{module.name, instance, "", "nothing in this scope resembles the op", ""};
+        MissReport entry{module.name, instance, "", WhatStandsAt(instance), ""};
         for (const NearMiss*& miss : open) {
           if (miss == nullptr || !Belongs(miss->path, instance)) continue;
           entry.node = miss->node;

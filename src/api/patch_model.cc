@@ -4,6 +4,7 @@
 #include <set>
 
 #include "api/accounting.h"
+#include "api/graph_notes.h"
 #include "api/patch_files.h"
 #include "family/expected.h"
 #include "family/infer.h"
@@ -29,13 +30,6 @@ namespace fs = std::filesystem;
 constexpr int64_t kFirstOpset = 11;
 // Payloads up to this size stay in the copy of the original that the check compares with.
 constexpr int64_t kCheckKeepBytes = 1024;
-
-// Operators that compute a loss from logits. They are never fused by this version.
-const std::set<std::string_view>& LossOps() {
-  static const std::set<std::string_view> ops = {"SoftmaxCrossEntropyLoss",
-                                                 "NegativeLogLikelihoodLoss"};
-  return ops;
-}
 
 fs::path DefaultOutput(const fs::path& input) {
   return input.parent_path() / (input.stem().string() + ".liger.onnx");
@@ -111,10 +105,12 @@ class Run {
                    "; the model was converted after it was patched and does not load without "
                    "libliger_ort.so: convert the original first, then patch the result");
     }
-    for (const Graph& graph : model_.graphs) {
-      for (const Node& node : graph.nodes) {
-        if (LossOps().contains(node.op_type)) report_.loss_ops.push_back({node.op_type, node.name});
-      }
+    report_.loss_ops = FindLosses(model_);
+    for (const std::string& op : FindOpsWithoutBody(file_.proto, model_)) {
+      Diagnose(Diagnostic::Severity::kWarning,
+               "nodes of " + op +
+                   " have lost their function bodies, so that the model loads only where "
+                   "libliger_ort.so is registered: patch the original again");
     }
     return {};
   }
@@ -177,7 +173,7 @@ class Run {
     for (const std::string& disagreement : info.disagreements) {
       Diagnose(Diagnostic::Severity::kWarning, disagreement);
     }
-    auto map = registry->LoadMap(info.family);
+    auto map = registry->LoadMap(info.family, info.parts);
     if (!map) return std::move(map).error();
     map_ = *std::move(map);
     config_ = info.config;
@@ -227,11 +223,21 @@ class Run {
     plan_ = *std::move(plan);
     AccountForModules(model_, plan_, ComputeExpected(model_, map_, config_), resolved_, report_);
     report_.weights_read = model_.constants->external_reads();
+    if (const int64_t attentions = CountDecomposedAttentions(model_); attentions > 0) {
+      report_.runtime_gaps.push_back(
+          std::to_string(attentions) +
+          " attentions are products with a Softmax between them: a tool that fuses attention (ONNX "
+          "Runtime's, or an export at opset 23) gains more than what is done here, and should run "
+          "first");
+    }
     if (plan_.nodes.empty()) {
       report_.status = "nothing_to_do";
+      const bool is_patched =
+          std::any_of(plan_.already_fused.begin(), plan_.already_fused.end(),
+                      [](const AlreadyFused& f) { return FindContract(f.op) != nullptr; });
       Diagnose(Diagnostic::Severity::kNote,
-               plan_.already_fused.empty() ? "nothing was fused, so no file was written"
-                                           : "the model is patched already; nothing was written");
+               is_patched ? "the model is patched already; nothing was written"
+                          : "nothing was fused, so no file was written");
       done_ = true;
     }
     return {};

@@ -77,16 +77,22 @@ class Inference {
 
  private:
   Evidence& AddEvidence(std::string source, std::string place, std::string key, std::string value) {
-    info_.evidence.push_back({std::move(source), std::move(place), std::move(key), std::move(value),
+    info_.evidence.push_back({std::move(source), std::move(place), std::move(key), Shortened(value),
                               "", false, false, ""});
     return info_.evidence.back();
+  }
+
+  // A file may hold anything; what is quoted in messages is short.
+  static std::string Shortened(std::string_view text) {
+    constexpr size_t kLongest = 80;
+    return std::string(text.substr(0, kLongest)) + (text.size() > kLongest ? "..." : "");
   }
 
   // `head` is the family that has the evidence's value as a name; if there is none, `name` is a
   // family that nobody here knows.
   static void SpeaksFor(Evidence* evidence, const FamilyHead* head, std::string_view name) {
     evidence->known = head != nullptr;
-    evidence->family = head != nullptr ? head->family : std::string(name);
+    evidence->family = head != nullptr ? head->family : Shortened(name);
   }
 
   void LookAtStamp() {

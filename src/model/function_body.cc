@@ -25,6 +25,7 @@ class BodyMaker {
     MoveOperands();
     RemoveDead();
     if (Status status = SpellForOpset(); !status) return std::move(status).error();
+    RenameInner();
     Declare();
     return std::move(function_);
   }
@@ -159,7 +160,9 @@ class BodyMaker {
     }
     if (type == "Constant") {
       const auto* value = Find(node, "value_float");
-      if (value != nullptr && value->ref_attr_name().empty()) constants_[output] = value->f();
+      if (value != nullptr && value->ref_attr_name().empty()) {
+        MakeConstant(node, DType::kF32, value->f());
+      }
       const auto* tensor = Find(node, "value");
       if (tensor != nullptr && tensor->t().dims_size() == 0 &&
           tensor->t().double_data_size() == 1) {
@@ -200,16 +203,11 @@ class BodyMaker {
     node.set_op_type("Constant");
     node.clear_input();
     node.clear_attribute();
+    // A tensor, whatever the dtype: OnnxSlim turns a float attribute into a double.
     onnx::AttributeProto& attribute = *node.add_attribute();
-    if (dtype == DType::kF32) {
-      attribute.set_name("value_float");
-      attribute.set_type(onnx::AttributeProto::FLOAT);
-      attribute.set_f(static_cast<float>(value));
-    } else {
-      attribute.set_name("value");
-      attribute.set_type(onnx::AttributeProto::TENSOR);
-      FillScalar(*attribute.mutable_t(), dtype, value);
-    }
+    attribute.set_name("value");
+    attribute.set_type(onnx::AttributeProto::TENSOR);
+    FillScalar(*attribute.mutable_t(), dtype, value);
     constants_[node.output(0)] = value;
     types_[node.output(0)] = dtype;
   }
@@ -218,6 +216,10 @@ class BodyMaker {
     tensor.set_data_type(static_cast<int32_t>(dtype));
     if (dtype == DType::kF64) {
       tensor.add_double_data(value);
+      return;
+    }
+    if (dtype == DType::kF32) {
+      tensor.add_float_data(static_cast<float>(value));
       return;
     }
     // Half types are stored as their bits. Both are the upper part of a wider format, once rounded.
@@ -355,8 +357,6 @@ class BodyMaker {
     if (!attribute.ref_attr_name().empty()) {
       if (attribute.name() == "value_float")
         return AddFloat(output, attribute.ref_attr_name()), Status();
-      if (attribute.name() == "value_int")
-        return AddInt(output, attribute.ref_attr_name()), Status();
     }
     onnx::TensorProto tensor;
     tensor.set_data_type(onnx::TensorProto::INT64);
@@ -427,26 +427,18 @@ class BodyMaker {
     AddNode("Neg", {output + "/negative"}, output);
   }
 
-  // An integer attribute as a scalar: SpaceToDepth with blocks of n gives n * n channels for one.
-  // The tensor is empty; only its shape counts. The root is exact in f64.
-  void AddInt(const std::string& output, const std::string& from) {
-    onnx::TensorProto dims;
-    dims.set_data_type(onnx::TensorProto::INT64);
-    dims.add_dims(4);
-    for (const int64_t dim : {0, 1, 0, 0}) dims.add_int64_data(dim);
-    AddTensor(output + "/dims", dims);
-    AddNode("ConstantOfShape", {output + "/dims"}, output + "/empty");
-    SetReference(AddNode("SpaceToDepth", {output + "/empty"}, output + "/blocks"), "blocksize",
-                 from, onnx::AttributeProto::INT);
-    AddNode("Shape", {output + "/blocks"}, output + "/shape");
-    onnx::TensorProto channels;
-    channels.set_data_type(onnx::TensorProto::INT64);
-    channels.add_int64_data(1);
-    AddTensor(output + "/axis", channels);
-    AddNode("Gather", {output + "/shape", output + "/axis"}, output + "/square");
-    AddCast(output + "/square", output + "/square_f64", DType::kF64);
-    AddNode("Sqrt", {output + "/square_f64"}, output + "/root");
-    AddCast(output + "/root", output, DType::kI64);
+  // Adds the suffix to the names of all values but inputs and outputs.
+  void RenameInner() {
+    if (spec_.value_suffix.empty()) return;
+    std::unordered_set<std::string> formal(spec_.inputs.begin(), spec_.inputs.end());
+    formal.insert(spec_.outputs.begin(), spec_.outputs.end());
+    const auto rename = [&](std::string& name) {
+      if (!name.empty() && !formal.contains(name)) name += spec_.value_suffix;
+    };
+    for (onnx::NodeProto& node : *function_.mutable_node()) {
+      for (std::string& input : *node.mutable_input()) rename(input);
+      for (std::string& output : *node.mutable_output()) rename(output);
+    }
   }
 
   void Declare() {

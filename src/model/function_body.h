@@ -37,6 +37,9 @@ struct FunctionSpec {
   std::map<std::string, double> absent;           // inputs of the text that are constants here
   std::map<std::string, int64_t> opsets;          // of the model, domain to version
   std::optional<SecondApplication> second;
+  // Put behind the names of inner values. ONNX Runtime names inlined values after them, and a model
+  // that it saved so may be patched again.
+  std::string value_suffix;
   std::map<std::string, std::string>
       callees;  // op type of a fused op that the text calls to its text
 };

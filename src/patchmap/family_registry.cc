@@ -236,9 +236,11 @@ Status FamilyRegistry::TakeIn(std::string_view part, bool is_known, FamilyMap* m
 }
 
 Error UnknownFamilyError(std::string_view name, const FamilyRegistry& registry) {
+  constexpr size_t kLongestShown = 80;
   Error error;
   error.code = ErrorCode::kFamily;
-  error.message = "family '" + std::string(name) + "' is not known";
+  error.message = "family '" + std::string(name.substr(0, kLongestShown)) +
+                  (name.size() > kLongestShown ? "..." : "") + "' is not known";
   if (const std::vector<std::string> nearest = registry.Nearest(name); !nearest.empty()) {
     error.hint = "did you mean " + JoinAlternatives(nearest) + "? ";
   }

@@ -133,7 +133,15 @@ class NodeRules {
     if (At(term).kind == TermKind::kScalar) return At(term).numbers[0];
     if (At(term).kind == TermKind::kInts) return 1;
     if (const Shape* shape = canon_.FindShape(term)) return static_cast<int64_t>(shape->size());
-    return std::nullopt;
+    // Inside of a text no shapes are known, but those of what it was given.
+    static const std::set<std::string_view> elementwise = {
+        op::kMul, op::kAdd, op::kNeg, op::kRecip, op::kSqrt, op::kCast, op::kMean};
+    if (At(term).kind != TermKind::kOp || !elementwise.contains(At(term).text)) return std::nullopt;
+    std::optional<int64_t> rank;
+    for (const TermId arg : At(term).args) {
+      if (const auto of_arg = Rank(arg)) rank = std::max(rank.value_or(0), *of_arg);
+    }
+    return rank;
   }
 
   // `axis` counted from the back; positive if the rank is unknown.
@@ -226,8 +234,14 @@ class NodeRules {
     if (type == "Sigmoid") return terms_.Sigmoid(Arg(0));
     if (type == "Cast") return Cast();
     if (type == "CastLike") return CastLike();
-    if (type == "ReduceMean" || type == "ReduceSum" || type == "ReduceSumSquare") return Reduce();
+    if (type == "ReduceMean" || type == "ReduceSum" || type == "ReduceSumSquare" ||
+        type == "ReduceL2") {
+      return Reduce();
+    }
+    if (type == "SplitToSequence") return SplitToSequence();
+    if (type == "SequenceAt") return SequenceAt();
     if (type == "Softmax") return Softmax();
+    if (type == "GroupNormalization") return GroupNormalization();
     if (type == "Slice") return Slice();
     if (type == "Concat") return Concat();
     if (type == "Shape") return ShapeOf();
@@ -329,7 +343,31 @@ class NodeRules {
     const std::string& type = context_.node->op_type;
     if (type == "ReduceMean") return terms_.Mean(Arg(0));
     const TermId summand = type == "ReduceSum" ? Arg(0) : terms_.Mul(Arg(0), Arg(0));
-    return terms_.Sum(summand, Length(Arg(0), -1));
+    const TermId sum = terms_.Sum(summand, Length(Arg(0), -1));
+    return type == "ReduceL2" ? terms_.Sqrt(sum) : sum;
+  }
+
+  // Attributes become operands, so that a text can capture them. Before opset 21 the scale has one
+  // element for each group.
+  Maybe GroupNormalization() {
+    if (context_.opset < 21 || context_.args.size() != 3) return std::nullopt;
+    const TermId epsilon = AttributeTerm("epsilon", DType::kF32, 1e-5F);
+    const TermId groups = AttributeTerm("num_groups", DType::kI64, 0);
+    const auto stash = AttrOr<int64_t>("stash_type", 1);
+    return terms_.Op("GroupNorm", At(Arg(0)).dtype, {Arg(0), Arg(1), Arg(2), epsilon, groups},
+                     {stash});
+  }
+
+  // A number, or the capture that a reference to an attribute of the text stands for.
+  TermId AttributeTerm(std::string_view name, DType dtype, double otherwise) {
+    const auto value = Attr(name);
+    if (!value) return terms_.Scalar(otherwise, dtype);
+    if (const auto* ref = std::get_if<AttributeRef>(&*value)) {
+      return terms_.Capture(ref->name, dtype);
+    }
+    if (const auto* number = std::get_if<float>(&*value)) return terms_.Scalar(*number, dtype);
+    const auto* integer = std::get_if<int64_t>(&*value);
+    return terms_.Scalar(integer != nullptr ? static_cast<double>(*integer) : otherwise, dtype);
   }
 
   // Along the last axis. Before opset 13 all axes from `axis` on make one row.
@@ -439,7 +477,7 @@ class NodeRules {
     return merged;
   }
 
-  // A slice of a Concat that holds exactly some of its operands is the Concat of those.
+  // A slice of a Concat that lies in one of its operands, or holds exactly some of them.
   TermId InsideConcat(TermId term, int64_t axis, int64_t begin, int64_t end) {
     const Term concat = At(term);
     if (!concat.IsOp(op::kConcat) || concat.numbers[0] != axis) return kNone;
@@ -448,6 +486,9 @@ class NodeRules {
     for (const TermId arg : concat.args) {
       const int64_t length = Length(arg, axis);
       if (length < 0) return kNone;
+      if (begin >= at && end <= at + length && end - begin < length) {
+        return PartOrSlice(arg, axis, length, begin - at, end - at);
+      }
       if (at >= begin && at + length <= end) inside.push_back(arg);
       at += length;
       const bool cut = (at > begin && at - length < begin) || (at > end && at - length < end);
@@ -487,6 +528,39 @@ class NodeRules {
                                 : terms_.Part(Arg(0), axis, i, count));
     }
     return parts;
+  }
+
+  // Pieces along a negative axis: `numbers` are the axis and their lengths.
+  Maybe SplitToSequence() {
+    const int64_t axis = NegativeAxis(AttrOr<int64_t>("axis", 0), Arg(0));
+    const int64_t length = Length(Arg(0), axis);
+    if (axis >= 0 || length <= 0 || Arg(1) == kNone) return std::nullopt;
+    const auto split = AsInts(terms_, Arg(1));
+    if (!split) return std::nullopt;
+    std::vector<int64_t> numbers = {axis};
+    if (At(Arg(1)).kind == TermKind::kScalar && At(Arg(1)).numbers[0] == 0) {
+      const int64_t size = (*split)[0];
+      if (size <= 0) return std::nullopt;
+      for (int64_t at = 0; at < length; at += size) numbers.push_back(std::min(size, length - at));
+    } else {
+      numbers.insert(numbers.end(), split->begin(), split->end());
+    }
+    return terms_.Op("SplitToSequence", At(Arg(0)).dtype, {Arg(0)}, std::move(numbers));
+  }
+
+  Maybe SequenceAt() {
+    const Term sequence = At(Arg(0));
+    if (!sequence.IsOp("SplitToSequence") || Arg(1) == kNone) return std::nullopt;
+    const auto index = AsInts(terms_, Arg(1));
+    const auto count = static_cast<int64_t>(sequence.numbers.size()) - 1;
+    if (!index || index->size() != 1) return std::nullopt;
+    const int64_t at = (*index)[0] < 0 ? (*index)[0] + count : (*index)[0];
+    if (at < 0 || at >= count) return std::nullopt;
+    int64_t begin = 0;
+    for (int64_t i = 0; i < at; ++i) begin += sequence.numbers[i + 1];
+    const TermId data = sequence.args[0];
+    const int64_t axis = sequence.numbers[0];
+    return PartOrSlice(data, axis, Length(data, axis), begin, begin + sequence.numbers[at + 1]);
   }
 
   Maybe Concat() {

@@ -215,11 +215,11 @@ std::optional<std::string> GuardEvaluator::NotRepeated(TermId table, Repeat repe
       }
     } else if (term.IsOp(op::kConcat) && term.numbers[0] == -1) {
       const size_t half = term.args.size() / 2;
-      if (term.args.size() % 2 != 0 ||
-          !std::equal(term.args.begin(), term.args.begin() + static_cast<int64_t>(half),
-                      term.args.begin() + static_cast<int64_t>(half))) {
-        reason = unknown + view_.Describe(id);
+      bool same = term.args.size() % 2 == 0;
+      for (size_t i = 0; same && i < half; ++i) {
+        same = HalfApart(term.args[i], term.args[i + half], work);
       }
+      if (!same) reason = unknown + view_.Describe(id);
     } else if (IsPickOfLastAxis(term, last_dim(id))) {
       const std::vector<int64_t>& picks = terms[term.args[1]].numbers;
       const size_t step = halves ? picks.size() / 2 : 1;
@@ -237,8 +237,8 @@ std::optional<std::string> GuardEvaluator::NotRepeated(TermId table, Repeat repe
       work.push_back(term.args[0]);
     } else if (term.kind == TermKind::kOp &&
                (term.text == "::Gather" || term.text == "::Gather axis=0" ||
-                term.text.starts_with("::Reshape") || term.text.starts_with("::Expand") ||
-                term.text.starts_with("::Transpose")) &&
+                IsSliceOfOtherAxis(term) || term.text.starts_with("::Reshape") ||
+                term.text.starts_with("::Expand") || term.text.starts_with("::Transpose")) &&
                last_dim(id) > 0 && last_dim(id) == last_dim(term.args[0])) {
       // Rows are picked, grouped or repeated; a transposition must leave the last axis in its
       // place.
@@ -260,6 +260,46 @@ std::optional<std::string> GuardEvaluator::NotRepeated(TermId table, Repeat repe
   }
   repeated[table] = reason;
   return reason;
+}
+
+// Whether the two are the same value, or the same of pieces of one value that lie half its width
+// apart. The halves of that value must then be equal: it is added to `work`.
+bool GuardEvaluator::HalfApart(TermId first, TermId second, std::vector<TermId>& work) const {
+  if (first == second) return true;
+  const Term& a = view_.terms()[first];
+  const Term& b = view_.terms()[second];
+  if (a.kind != TermKind::kOp || a.args.empty() || a.args.size() != b.args.size()) return false;
+  const auto piece = [&](const Term& term) -> std::pair<int64_t, int64_t> {
+    const int64_t width = LastDim(view_.canonicalizer().FindShape(term.args[0]));
+    if (width <= 0 || term.numbers.empty() || term.numbers[0] != -1) return {-1, -1};
+    if (term.IsOp(op::kPart)) {
+      const int64_t length = width / term.numbers[2];
+      return {term.numbers[1] * length, (term.numbers[1] + 1) * length};
+    }
+    return term.IsOp(op::kSlice) ? std::pair(term.numbers[1], term.numbers[2])
+                                 : std::pair<int64_t, int64_t>(-1, -1);
+  };
+  if (a.args[0] == b.args[0] && piece(a).first >= 0 && piece(b).first >= 0) {
+    const int64_t half = LastDim(view_.canonicalizer().FindShape(a.args[0])) / 2;
+    const bool apart =
+        piece(b).first - piece(a).first == half && piece(b).second - piece(a).second == half;
+    if (apart) work.push_back(a.args[0]);
+    return apart;
+  }
+  return a.text == b.text && a.numbers == b.numbers &&
+         std::equal(a.args.begin() + 1, a.args.end(), b.args.begin() + 1) &&
+         HalfApart(a.args[0], b.args[0], work);
+}
+
+// A Slice with bounds that are not known, along other axes than the last.
+bool GuardEvaluator::IsSliceOfOtherAxis(const Term& term) const {
+  if (term.text != "::Slice" || term.args.size() < 4 || term.args[3] == kNone) return false;
+  const Shape* data = view_.canonicalizer().FindShape(term.args[0]);
+  const auto axes = AsInts(view_.terms(), term.args[3]);
+  if (data == nullptr || !axes) return false;
+  const auto last = static_cast<int64_t>(data->size()) - 1;
+  return std::none_of(axes->begin(), axes->end(),
+                      [&](int64_t axis) { return axis == -1 || axis == last; });
 }
 
 // A Gather along the last axis by a constant list of as many indices as the result is wide.

@@ -56,6 +56,8 @@ class GuardEvaluator {
   // Nothing if the last axis repeats so, else why that is not known.
   std::optional<std::string> NotRepeated(TermId table, Repeat repeat);
   std::optional<std::string> StoredNotRepeated(TermId leaf, Repeat repeat) const;
+  bool HalfApart(TermId first, TermId second, std::vector<TermId>& work) const;
+  bool IsSliceOfOtherAxis(const Term& term) const;
   bool IsPickOfLastAxis(const Term& term, int64_t width) const;
 
   const GraphView& view_;

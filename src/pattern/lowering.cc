@@ -10,7 +10,7 @@ namespace {
 
 // Reads one file: schema_version, then a list `lowerings` of {op, domain?, min_opset?, where?,
 // last_axis_only?, mixed_types?, outputs?, text} and a list `already_fused` of {op, domain?, module,
-// instances?, where?}.
+// instances?, where?, reason?}.
 class LoweringReader {
  public:
   LoweringReader(std::string_view file, std::vector<Lowering>& lowerings,
@@ -111,6 +111,7 @@ class LoweringReader {
     fused.op_type = String(entry, "op", true);
     fused.domain = String(entry, "domain", false);
     fused.module = String(entry, "module", true);
+    fused.reason = String(entry, "reason", false);
     if (const YamlNode* node = reader_.Find(entry, "instances")) {
       fused.instances = static_cast<int>(reader_.Integer(*node, "instances"));
     }

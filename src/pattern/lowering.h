@@ -37,6 +37,7 @@ struct FusedElsewhere {
   std::string module;
   int instances = 1;
   AttributeEnv where;
+  std::string reason;  // why no fused op takes its place; empty where one may
 };
 
 class LoweringSet {

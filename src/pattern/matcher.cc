@@ -11,6 +11,9 @@ namespace {
 // Arguments of an operator in a pattern, at most.
 constexpr size_t kMaxArgs = 8;
 
+// How far below the place where structures part the rare operator is looked for.
+constexpr int kAnchorDepth = 4;
+
 // Constants that stand in pattern texts: 0, 1, 0.5, 3, ... must be met exactly, others (sqrt(2),
 // 0.044715) up to one unit in the last place of the graph's dtype, since exporters form them in
 // different ways.
@@ -36,6 +39,17 @@ struct Goal {
   const Goal* next = nullptr;
   std::span<const TermId> pattern_factors;
   std::span<const TermId> graph_factors;
+  // Of a product: the pattern's term and all factors of the graph's.
+  TermId product = kNone;
+  std::span<const TermId> cut;
+
+  static Goal Of(TermId pattern, TermId graph, const Goal* next) {
+    Goal goal;
+    goal.pattern = pattern;
+    goal.graph = graph;
+    goal.next = next;
+    return goal;
+  }
 };
 
 class Search {
@@ -49,7 +63,7 @@ class Search {
         attempt_(attempt) {}
 
   std::optional<Binding> Run(TermId root) {
-    const Goal goal{instance_.root(), root, nullptr, {}, {}};
+    const Goal goal = Goal::Of(instance_.root(), root, nullptr);
     if (!Solve(&goal)) return std::nullopt;
     return std::move(result_);
   }
@@ -93,6 +107,12 @@ class Search {
     if (p.kind == TermKind::kVariable) {
       return WithBound(goal.pattern, goal.graph, [&] { return Solve(goal.next); });
     }
+    if (p.IsOp(op::kCast) && !g.IsOp(op::kCast)) {
+      for (const TermId source : terms_.CastSources(goal.graph)) {
+        const Goal inside = Goal::Of(p.args[0], source, goal.next);
+        if (WithBound(goal.pattern, goal.graph, [&] { return Solve(&inside); })) return true;
+      }
+    }
     if (g.kind != TermKind::kOp || p.text != g.text || p.numbers != g.numbers ||
         p.args.size() != g.args.size()) {
       return Fail(goal, [&] {
@@ -105,7 +125,7 @@ class Search {
     if (is_anchor) anchor_ = goal.graph;
     const bool solved = WithBound(goal.pattern, goal.graph, [&] {
       if (p.IsOp(op::kMul)) return SolveProduct(goal);
-      if (p.IsOp(op::kAdd)) {
+      if (p.IsOp(op::kAdd) || p.IsOp(op::kMin) || p.IsOp(op::kMax)) {
         return SolvePairs(p.args, g.args, goal.next) ||
                SolvePairs(p.args, Swapped(g.args), goal.next);
       }
@@ -131,6 +151,7 @@ class Search {
     if (p.dtype != dtype) {
       return Fail(goal, [&] { return p.text + " has dtype " + std::string(DTypeName(dtype)); });
     }
+    if (!IsFloat(dtype)) return BindValue(goal, p, static_cast<int64_t>(scalar), goal.next);
     const auto value = static_cast<float>(scalar);
     if (static_cast<double>(value) != scalar) {
       return Fail(goal, [&] {
@@ -175,7 +196,7 @@ class Search {
       });
     }
     ++score_;
-    const Goal rest{p.args[0], g.args[0], goal.next, {}, {}};
+    const Goal rest = Goal::Of(p.args[0], g.args[0], goal.next);
     const bool solved = WithBound(goal.pattern, goal.graph,
                                   [&] { return BindValue(rest, terms_[p.args[1]], cut, &rest); });
     if (!solved) --score_;
@@ -197,7 +218,7 @@ class Search {
         if ((patterns[i] == kNone) != (graphs[i] == kNone)) return false;
         if (patterns[i] == kNone) continue;
         if ((terms_[patterns[i]].kind == TermKind::kOp) != structured) continue;
-        goals[used] = {patterns[i], graphs[i], next, {}, {}};
+        goals[used] = Goal::Of(patterns[i], graphs[i], next);
         next = &goals[used++];
       }
     }
@@ -218,14 +239,32 @@ class Search {
                           [&](TermId id) { return terms_[id].kind == TermKind::kOp; });
     std::vector<std::vector<TermId>> cuts;
     Cut(g, factors.size(), 0, cuts);
-    const bool outer = reassociated_;
-    reassociated_ = true;
     for (const std::vector<TermId>& cut : cuts) {
-      const Goal product{kNone, goal.graph, goal.next, factors, cut};
+      const Goal product{kNone, goal.graph, goal.next, factors, cut, goal.pattern, cut};
       if (Solve(&product)) return true;
     }
-    reassociated_ = outer;
     return false;
+  }
+
+  // A product tree as text: factors by the graph's term, operands sorted, without the factors 0.5,
+  // whose place changes no rounding.
+  std::string ShapeOfProduct(TermId id, bool is_pattern, std::span<const TermId> cut) const {
+    const Term& term = terms_[id];
+    const bool is_factor =
+        is_pattern ? !term.IsOp(op::kMul) : std::find(cut.begin(), cut.end(), id) != cut.end();
+    if (is_factor) {
+      if (term.kind == TermKind::kScalar) {
+        return term.scalar == 0.5 ? "" : "=" + std::to_string(term.scalar);
+      }
+      if (!is_pattern) return std::to_string(id);
+      const auto bound = bound_.find(id);
+      return bound != bound_.end() ? std::to_string(bound->second) : "@" + term.text;
+    }
+    std::string a = ShapeOfProduct(term.args[0], is_pattern, cut);
+    std::string b = ShapeOfProduct(term.args[1], is_pattern, cut);
+    if (a.empty() || b.empty()) return a + b;
+    if (b < a) std::swap(a, b);
+    return "(" + a + "*" + b + ")";
   }
 
   void Flatten(TermId product, std::vector<TermId>& factors) const {
@@ -257,10 +296,17 @@ class Search {
   }
 
   bool SolveFactors(const Goal& goal) {
-    if (goal.pattern_factors.empty()) return Solve(goal.next);
+    if (goal.pattern_factors.empty()) {
+      const bool outer = reassociated_;
+      reassociated_ = outer || ShapeOfProduct(goal.product, true, {}) !=
+                                   ShapeOfProduct(goal.graph, false, goal.cut);
+      if (Solve(goal.next)) return true;
+      reassociated_ = outer;
+      return false;
+    }
     const TermId first = goal.pattern_factors.front();
     if (goal.graph_factors.empty()) {
-      return Fail({first, goal.graph, nullptr, {}, {}}, [&] {
+      return Fail(Goal::Of(first, goal.graph, nullptr), [&] {
         const auto bound = bound_.find(first);
         return bound != bound_.end()
                    ? Name(first) + " is " + view_.Describe(bound->second) +
@@ -273,8 +319,9 @@ class Search {
     for (size_t i = 0; i < goal.graph_factors.size(); ++i) {
       // `others` holds all factors but the i-th.
       if (i > 0) others[i - 1] = goal.graph_factors[i - 1];
-      const Goal rest{kNone, goal.graph, goal.next, goal.pattern_factors.subspan(1), others};
-      const Goal factor{first, goal.graph_factors[i], &rest, {}, {}};
+      const Goal rest{kNone,  goal.graph,   goal.next, goal.pattern_factors.subspan(1),
+                      others, goal.product, goal.cut};
+      const Goal factor = Goal::Of(first, goal.graph_factors[i], &rest);
       if (Solve(&factor)) return true;
     }
     return false;
@@ -367,9 +414,29 @@ class Search {
     // where the other operand of a sum was tried.
     const bool at_anchor = IsAnchor(terms_[goal.pattern]) && score_ >= instance_.op->near_score &&
                            terms_[goal.graph].kind != TermKind::kScalar;
-    const TermId anchor = at_anchor ? goal.graph : anchor_;
+    TermId anchor = anchor_;
+    if (at_anchor) {
+      const TermId rare = FindAnchor(goal.graph, kAnchorDepth);
+      anchor = rare != kNone ? rare : goal.graph;
+    }
+    if (anchor == kNone && attempt_ != nullptr && score_ >= instance_.op->near_score &&
+        score_ > attempt_->score && FindAnchor(goal.pattern, kAnchorDepth) != kNone) {
+      anchor = FindAnchor(goal.graph, kAnchorDepth);
+    }
     if (IsFurther(anchor, score_)) *attempt_ = {score_, anchor, goal.graph, "", reason()};
     return false;
+  }
+
+  // The op's rare operator below `id`, not deeper than `depth` operators; kNone if there is none.
+  TermId FindAnchor(TermId id, int depth) const {
+    const Term& term = terms_[id];
+    if (IsAnchor(term)) return id;
+    if (depth == 0) return kNone;
+    for (const TermId arg : term.args) {
+      if (arg == kNone) continue;
+      if (const TermId found = FindAnchor(arg, depth - 1); found != kNone) return found;
+    }
+    return kNone;
   }
 
   // A guard refuses a complete structure: that is further than any structural failure.

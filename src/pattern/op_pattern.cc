@@ -89,6 +89,9 @@ class OpFileReader {
       op_.anchors = reader_.Strings(*node, "anchors", false);
     }
     op_.near_score = static_cast<int>(RequiredInteger(map, "near_score"));
+    if (const YamlNode* node = reader_.Find(map, "only_on_request")) {
+      op_.only_on_request = reader_.OnOff(*node, "only_on_request");
+    }
     op_.captures = OptionalStrings(map, "captures");
     op_.derived = OptionalStrings(map, "derived");
     ReadPresets(map);
@@ -423,30 +426,37 @@ const OpText* OpPatternSet::SelectText(const OpPattern& op, int64_t opset,
   return text != op.texts.end() ? &*text : nullptr;
 }
 
+OpPatternSet::Call OpPatternSet::ResolveCall(const Node& node, int64_t opset,
+                                             const AttributeEnv& env,
+                                             const std::vector<bool>& given) const {
+  Call call;
+  call.op = Find(node.op_type);
+  if (call.op == nullptr) return call;
+  for (const Attribute& attribute : node.attributes) {
+    call.attributes[attribute.name] = attribute.value;
+    if (const auto* ref = std::get_if<AttributeRef>(&attribute.value)) {
+      const auto value = env.find(ref->name);
+      if (value != env.end()) call.attributes[attribute.name] = value->second;
+    }
+  }
+  call.given = given;
+  call.given.resize(call.op->contract->inputs.size(), false);
+  call.text = SelectText(*call.op, opset, call.attributes, call.given);
+  return call;
+}
+
 std::vector<TermId> OpPatternSet::Expand(Canonicalizer& canonicalizer, const Node& node,
                                          int64_t opset, std::span<const TermId> args,
                                          const AttributeEnv& env) const {
   std::vector<TermId> outputs(node.outputs.size(), kNone);
-  const OpPattern* op = Find(node.op_type);
-  if (op == nullptr) return outputs;
-  AttributeEnv attributes;
-  for (const Attribute& attribute : node.attributes) {
-    attributes[attribute.name] = attribute.value;
-    if (const auto* ref = std::get_if<AttributeRef>(&attribute.value)) {
-      if (const auto found = env.find(ref->name); found != env.end()) {
-        attributes[attribute.name] = found->second;
-      }
-    }
-  }
-  std::vector<TermId> variables(op->contract->inputs.size(), kNone);
-  std::vector<bool> given(variables.size(), false);
-  for (size_t i = 0; i < args.size() && i < variables.size(); ++i) {
-    variables[i] = args[i];
-    given[i] = args[i] != kNone;
-  }
-  const OpText* text = SelectText(*op, opset, attributes, given);
-  if (text == nullptr) return outputs;
-  const std::vector<TermId> terms = Evaluate(canonicalizer, *op, *text, variables, attributes);
+  std::vector<bool> given;
+  for (const TermId arg : args) given.push_back(arg != kNone);
+  const Call call = ResolveCall(node, opset, env, given);
+  if (call.text == nullptr) return outputs;
+  std::vector<TermId> variables(args.begin(), args.end());
+  variables.resize(call.given.size(), kNone);
+  const std::vector<TermId> terms =
+      Evaluate(canonicalizer, *call.op, *call.text, variables, call.attributes);
   for (size_t i = 0; i < outputs.size() && i < terms.size(); ++i) outputs[i] = terms[i];
   return outputs;
 }
@@ -463,11 +473,8 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
     const auto add = [&](const OpText& text, const TypeTuple& tuple, const Preset& preset,
                          const std::map<std::string, std::string>& choice,
                          const std::vector<std::string>& left_out) {
-      // What is left out needs no Casts around it and captures nothing: those instances would only
-      // repeat others.
-      const bool captures = std::any_of(choice.begin(), choice.end(),
-                                        [](const auto& c) { return c.second == "captured"; });
-      if (!left_out.empty() && (captures || !preset.wrap.empty())) return;
+      // What is left out needs no Casts around it: those instances would only repeat others.
+      if (!left_out.empty() && !preset.wrap.empty()) return;
       for (const auto& [symbol, dtype] : preset.only) {
         if (tuple.Find(symbol) != dtype) return;
       }
@@ -542,6 +549,7 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
         if (!text.Covers(request.opset)) continue;
         auto choices = op.choices;
         choices.insert(choices.end(), text.choices.begin(), text.choices.end());
+        std::erase_if(choices, [&](const auto& c) { return text.attributes.contains(c.first); });
         for (const auto& choice : Combinations(choices)) {
           // Presets before tuples: one with Casts around it comes after all that cover those Casts.
           for (const Preset& preset : op.presets) {

@@ -11,6 +11,8 @@
 //
 //   priority: 20                  # larger fusions first: lower numbers win
 //   anchors: [Mean]               # canonical operators that make a failed attempt a near miss
+//   only_on_request: on           # optional: not looked for where the module is off (others are: the
+//                                 # tail of a LayerNorm is no RMSNorm)
 //   near_score: 3                 # operators that must fit before a failure at the anchor counts
 //   captures: [epsilon]           # attributes bound to constants of the graph
 //   derived: [layout]             # attributes that a guard computes
@@ -92,6 +94,7 @@ struct OpPattern {
   int priority = 0;
   std::vector<std::string> anchors;
   int near_score = 0;
+  bool only_on_request = false;  // not looked for where its module is off
   std::vector<std::string> captures;
   std::vector<std::string> derived;
   std::vector<Preset> presets;
@@ -142,6 +145,17 @@ class OpPatternSet : public FusedOpTexts {
   // text would have to capture) and inputs; null if there is none.
   const OpText* SelectText(const OpPattern& op, int64_t opset, const AttributeEnv& attributes,
                            const std::vector<bool>& given) const;
+
+  // A fused op that a text calls: `given` says which of the call's operands there are. `attributes`
+  // are the call's, with references put in place as far as `env` has them.
+  struct Call {
+    const OpPattern* op = nullptr;  // null: unknown
+    const OpText* text = nullptr;   // null: no text stands for the call
+    AttributeEnv attributes;
+    std::vector<bool> given;  // by contract position
+  };
+  Call ResolveCall(const Node& node, int64_t opset, const AttributeEnv& env,
+                   const std::vector<bool>& given) const;
 
   // The outputs of `text` for a binding, as terms. `variables` by contract position.
   std::vector<TermId> Evaluate(Canonicalizer& canonicalizer, const OpPattern& op,

@@ -10,20 +10,21 @@
 
 // The canonical rules, by operator (x, y terms; constants fold in their own dtype):
 //   Mul     x*1 = x    x*-1 = Neg x    Neg(x)*y = Neg(x*y)    Sum(x)*(1/length) = Mean x
-//           (0.5*x)*y = 0.5*(x*y), which rounds alike    operands are sorted
+//           Sqrt(Sum x)*(1/sqrt(length)) = Sqrt(Mean x)    operands are sorted
 //   Add     x+0 = x    operands are sorted
 //   Neg     Neg Neg x = x
 //   Recip   Recip Recip x = x    Recip Neg x = Neg Recip x    Recip(1 + Exp Neg x) = Sigmoid x
 //   Pow     x^1 = x    x^2 = x*x    x^3 = x*(x*x)    x^0.5 = Sqrt x    x^-0.5 = Recip Sqrt x    x^-1 = Recip x
 //   Cast    to the same dtype, or to a wider one and back = x    Cast Neg x = Neg Cast x
+//           to f16 of Sigmoid(Cast x to f32) = Sigmoid x, and the like
 //           of a value that only moves elements = that of the Casts of its operands
 //   Part    Part Neg x = Neg Part x    part 1 of 1 = x    a part of SplitLast x = a column of
 //           Stride x
 //   Slice   Slice Neg x = Neg Slice x
-//   Concat  of all parts of x in order = x
+//   Concat  of all parts of x in order = x    Concat(x, Neg y) = Neg Concat(Neg x, y)
 //   Min     with +inf = x    Max with -inf = x    Max(Mean(x*x), 0) = Mean(x*x)
 //           Max(Min(x, high), low) = Min(Max(x, low), high) where low <= high
-//   Interleave  of both strides of x = x
+//   Interleave  of both strides of x = x    signs as in Concat
 //   Squeeze and Unsqueeze undo each other    Unsqueeze Neg x = Neg Unsqueeze x
 // Mul keeps its tree: which products were formed first decides the rounding in half precision. The
 // matcher looks through it (matcher.h).
@@ -129,24 +130,18 @@ TermId TermStore::Mul(TermId a, TermId b) {
         RoundTo(x.dtype, 1.0 / static_cast<double>(y.numbers[0])) == x.scalar) {
       return Mean(y.args[0]);
     }
+    if (y.IsOp(op::kSqrt) && terms_[y.args[0]].IsOp(op::kSum)) {
+      const Term& sum = terms_[y.args[0]];
+      const double root = std::sqrt(static_cast<double>(sum.numbers[0]));
+      const bool is_root = x.scalar == RoundTo(x.dtype, 1.0 / root) ||
+                           x.scalar == RoundTo(x.dtype, 1.0 / RoundTo(x.dtype, root));
+      if (sum.numbers[0] > 0 && is_root) return Sqrt(Mean(sum.args[0]));
+    }
   }
   if (x.IsOp(op::kNeg)) return Neg(Mul(x.args[0], b));
   if (y.IsOp(op::kNeg)) return Neg(Mul(a, y.args[0]));
-  if (const TermId of = HalfOf(a); of != kNone) return Mul(Scalar(0.5, x.dtype), Mul(of, b));
-  if (const TermId of = HalfOf(b); of != kNone && !IsScalar(a, 0.5)) {
-    return Mul(Scalar(0.5, y.dtype), Mul(a, of));
-  }
   if (a > b) std::swap(a, b);
   return Op(op::kMul, terms_[a].dtype, {a, b});
-}
-
-TermId TermStore::HalfOf(TermId a) const {
-  const Term& x = terms_[a];
-  if (!x.IsOp(op::kMul)) return kNone;
-  for (const int i : {0, 1}) {
-    if (IsScalar(x.args[i], 0.5)) return x.args[1 - i];
-  }
-  return kNone;
 }
 
 TermId TermStore::Add(TermId a, TermId b) {
@@ -208,6 +203,22 @@ TermId TermStore::Pow(TermId a, TermId exponent) {
 }
 
 TermId TermStore::Cast(TermId a, DType to) {
+  const TermId cast = CastTerm(a, to);
+  const Term& result = terms_[cast];
+  if (cast != a && IsFloat(to) && !(result.IsOp(op::kCast) && result.args[0] == a)) {
+    std::vector<TermId>& sources = cast_sources_[cast];
+    if (std::find(sources.begin(), sources.end(), a) == sources.end()) sources.push_back(a);
+  }
+  return cast;
+}
+
+std::span<const TermId> TermStore::CastSources(TermId cast) const {
+  const auto found = cast_sources_.find(cast);
+  return found != cast_sources_.end() ? std::span<const TermId>(found->second)
+                                      : std::span<const TermId>();
+}
+
+TermId TermStore::CastTerm(TermId a, DType to) {
   const Term& x = terms_[a];
   if (x.dtype == to) return a;
   if (x.kind == TermKind::kScalar) {
@@ -219,6 +230,11 @@ TermId TermStore::Cast(TermId a, DType to) {
   if (x.IsOp(op::kNeg) && IsFloat(to)) return Neg(Cast(x.args[0], to));
   // To a wider type and back changes nothing.
   if (x.IsOp(op::kCast) && terms_[x.args[0]].dtype == to && HoldsAll(x.dtype, to)) return x.args[0];
+  // Sigmoid of a narrow value, computed wider and rounded, is what the narrow operator gives.
+  if (x.IsOp(op::kSigmoid) && terms_[x.args[0]].IsOp(op::kCast)) {
+    const TermId narrow = terms_[x.args[0]].args[0];
+    if (terms_[narrow].dtype == to && HoldsAll(x.dtype, to)) return Sigmoid(narrow);
+  }
   if (OnlyMovesElements(x)) {
     const Term moved = x;
     std::vector<TermId> args;
@@ -261,6 +277,9 @@ TermId TermStore::Concat(std::vector<TermId> args, int64_t axis) {
             part.numbers == std::vector<int64_t>{axis, i, count};
   }
   if (whole) return first.args[0];
+  if (count == 2 && !first.IsOp(op::kNeg) && terms_[args[1]].IsOp(op::kNeg)) {
+    return Neg(Concat({Neg(args[0]), terms_[args[1]].args[0]}, axis));
+  }
   const DType dtype = first.dtype;
   return Op(op::kConcat, dtype, std::move(args), {axis});
 }
@@ -331,6 +350,7 @@ TermId TermStore::Interleave(TermId a, TermId b) {
       x.numbers == std::vector<int64_t>{0, 2} && y.numbers == std::vector<int64_t>{1, 2}) {
     return x.args[0];
   }
+  if (!x.IsOp(op::kNeg) && y.IsOp(op::kNeg)) return Neg(Interleave(Neg(a), y.args[0]));
   return Op(op::kInterleave, x.dtype, {a, b});
 }
 

@@ -85,6 +85,9 @@ class TermStore {
   TermId Sigmoid(TermId a);
   TermId Pow(TermId a, TermId exponent);
   TermId Cast(TermId a, DType to);
+  // What has become `cast` by a Cast that went inwards: a value may be an input of a pattern that
+  // casts it.
+  std::span<const TermId> CastSources(TermId cast) const;
   TermId Mean(TermId a);  // over the last axis, kept as 1
   // Sum over the last axis, kept as 1; the product with 1 / `length` becomes a mean (length < 0:
   // unknown).
@@ -120,8 +123,7 @@ class TermStore {
 
  private:
   TermId Intern(Term term);
-  // The other factor of a product with the constant 0.5; kNone if `a` is no such product.
-  TermId HalfOf(TermId a) const;
+  TermId CastTerm(TermId a, DType to);
   // Min or Max of sorted operands.
   TermId Extremum(std::string_view op, TermId a, TermId b);
   // A term of one argument that only changes the value element by element and commutes with Neg.
@@ -129,6 +131,7 @@ class TermStore {
 
   std::deque<Term> terms_;
   std::unordered_multimap<uint64_t, TermId> index_;
+  std::unordered_map<TermId, std::vector<TermId>> cast_sources_;
 };
 
 }  // namespace liger

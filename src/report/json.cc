@@ -57,7 +57,8 @@ Json Modules(const std::vector<ModuleReport>& modules) {
                            {"degraded", module.degraded},
                            {"missed", module.missed},
                            {"excluded", module.excluded},
-                           {"unaccounted", module.unaccounted}};
+                           {"unaccounted", module.unaccounted},
+                           {"additional", module.additional}};
   }
   return result;
 }
@@ -110,7 +111,8 @@ std::string ToJson(const Report& report) {
                                      {"op", f.op},
                                      {"node", f.node},
                                      {"path", f.path},
-                                     {"instances", f.instances}});
+                                     {"instances", f.instances},
+                                     {"reason", f.reason}});
   }
   json["degraded"] = Misses(report.degraded);
   json["missed"] = Misses(report.missed);

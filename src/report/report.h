@@ -51,6 +51,7 @@ struct ModuleReport {
   int64_t missed = 0;
   int64_t excluded = 0;
   int64_t unaccounted = 0;
+  int64_t additional = 0;  // fused beyond what was expected, and not counted in the others
   std::map<std::string, int64_t> ops;  // fused op type to number of new nodes
 };
 
@@ -64,6 +65,7 @@ struct PatchedReport {
 struct FusedReport {
   std::string module, op, node, path;
   int64_t instances = 1;
+  std::string reason;  // why an operator of another domain was not taken over
 };
 
 // Of a degraded or missed instance, or of a near miss.

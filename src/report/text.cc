@@ -71,6 +71,7 @@ class TextWriter {
       if (module.already_fused > 0) add(std::to_string(module.already_fused) + " already fused");
       if (module.degraded > 0) add(std::to_string(module.degraded) + " degraded");
       if (module.missed > 0) add(std::to_string(module.missed) + " missed");
+      if (module.additional > 0) add(std::to_string(module.additional) + " more elsewhere");
       if (module.unaccounted > 0) add(std::to_string(module.unaccounted) + " unaccounted for");
       if (!module.expected) add("expected number unknown");
       Line(line + (details.empty() ? "" : "   " + details));
@@ -109,6 +110,10 @@ class TextWriter {
       std::string line = "  " + p.op + "  " + p.node + ": " + p.form + ", " + p.precision;
       for (const auto& [name, value] : p.attributes) line += ", " + name + "=" + ToText(value);
       Line(line + "; replaces " + std::to_string(p.replaced.size()) + " nodes");
+    }
+    for (const FusedReport& fused : report_.already_fused) {
+      if (fused.reason.empty()) continue;
+      Line("  left as it is  " + fused.op + "  " + fused.node + ": " + fused.reason);
     }
     WriteMisses("near misses (places that resemble an op and are none)", report_.near_misses);
     for (const auto& [op, counts] : report_.op_counts) {

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace liger {
 namespace {
 
 constexpr int64_t kSqueezeTakesAxes = 13;  // as an input; before that as an attribute
+// Before that a body cannot hold a constant that an attribute of its call gives, if it is an integer.
+constexpr int64_t kConstantTakesInteger = 12;
 
 // One function of the edit: an op with everything that specialises its body.
 struct VariantKey {
@@ -33,6 +36,7 @@ class EditMaker {
   EditMaker(const GraphModel& model, const OpPatternSet& ops, const LoweringSet& lowerings)
       : model_(model), ops_(ops), canonicalizer_(terms_, &lowerings, &ops) {
     opset_ = OpsetOf(model.opsets, "");
+    value_suffix_ = FreeSuffix(model);
   }
 
   Result<ModelEdit> Make(const RewritePlan& plan) {
@@ -52,6 +56,21 @@ class EditMaker {
   }
 
  private:
+  // Empty, unless the model holds values of bodies that ONNX Runtime has inlined.
+  static std::string FreeSuffix(const GraphModel& model) {
+    std::set<std::string> endings;
+    for (const Graph& graph : model.graphs) {
+      for (const Value& value : graph.values) {
+        if (!value.name.starts_with("_inlfunc_")) continue;
+        const size_t at = value.name.rfind("_again");
+        endings.insert(at == std::string::npos ? "" : value.name.substr(at));
+      }
+    }
+    std::string suffix;
+    for (int n = 1; endings.contains(suffix); ++n) suffix = "_again" + std::to_string(n);
+    return suffix;
+  }
+
   Status AddNode(const PlannedNode& planned) {
     const PatternInstance& instance = *planned.instance;
     const OpContract& contract = *instance.op->contract;
@@ -84,8 +103,15 @@ class EditMaker {
       node.attributes.push_back({std::string(spec.name), value->second});
     }
     node.metadata = planned.metadata;
-    auto function = Function(*instance.op, instance, instance.attributes, Given(planned),
-                             planned.roots.size() > 1);
+    AttributeEnv fixed = instance.attributes;
+    for (const std::string& capture : instance.captures) {
+      const Attribute::Value& value = planned.attributes.at(capture);
+      if (opset_ < kConstantTakesInteger && std::holds_alternative<int64_t>(value)) {
+        fixed[capture] = value;
+      }
+    }
+    auto function =
+        Function(*instance.op, instance, fixed, Given(planned), planned.roots.size() > 1);
     if (!function) return std::move(function).error();
     node.function = *function;
     AddWithHelpers(planned, std::move(node));
@@ -199,24 +225,22 @@ class EditMaker {
     for (const AttributeSpec& attribute : op.contract->attributes) {
       spec.attributes.emplace_back(attribute.name);
     }
-    const OpText* body = FindBody(op, *instance.text, types, fixed, given);
-    if (body == nullptr) {
-      return Error{ErrorCode::kInternal, "no body of " + spec.op_type + " at opset " +
-                                             std::to_string(opset_) +
-                                             " means what its pattern means"};
-    }
-    spec.text = body->source;
-    for (const auto& [name, value] : body->attributes) spec.fixed[name] = value;
+    const OpText& body = FindBody(op, *instance.text, types, fixed, given);
+    spec.text = body.source;
+    for (const auto& [name, value] : body.attributes) spec.fixed[name] = value;
+    const auto last = std::find(given.rbegin(), given.rend(), true);
+    const auto formals = static_cast<size_t>(given.rend() - last);
     for (size_t i = 0; i < op.contract->inputs.size(); ++i) {
       const std::string name(op.contract->inputs[i].name);
+      // Positions count: one that is left out in front of a given one still has its name.
+      if (i < formals) spec.inputs.push_back(name);
       if (given[i]) {
-        spec.inputs.push_back(name);
         spec.types[name] = TypeOf(op, i, types);
       } else if (const auto constant = op.absent.find(name); constant != op.absent.end()) {
         spec.absent[name] = constant->second;
       }
     }
-    const Graph& graph = body->function.graph;
+    const Graph& graph = body.function.graph;
     for (ValueId output : graph.outputs) spec.outputs.push_back(graph.values[output].name);
     if (paired) {
       spec.second = {op.pair->input, op.pair->second_input, op.pair->output,
@@ -225,7 +249,7 @@ class EditMaker {
     }
     for (const Node& node : graph.nodes) {
       if (node.domain != kOpDomain) continue;
-      const OpText* callee = FindCallee(node, types, fixed);
+      const OpText* callee = FindCallee(node, body, spec, types);
       if (callee == nullptr) {
         return Error{ErrorCode::kInternal,
                      "no body of " + node.op_type + " for a call by " + spec.op_type};
@@ -233,34 +257,25 @@ class EditMaker {
       spec.callees[node.op_type] = callee->source;
     }
     spec.tag = Tag(op, instance, given, paired);
+    spec.value_suffix = value_suffix_;
     edit_.functions[index] = std::move(spec);
     return index;
   }
 
-  // The body of a fused op that a text calls: same dtypes, the attributes of the call.
-  const OpText* FindCallee(const Node& node, const std::vector<TypeBinding>& types,
-                           const AttributeEnv& fixed) {
-    const OpPattern* op = ops_.Find(node.op_type);
-    if (op == nullptr) return nullptr;
-    AttributeEnv attributes;
-    for (const Attribute& attribute : node.attributes) {
-      const auto* ref = std::get_if<AttributeRef>(&attribute.value);
-      if (ref == nullptr) {
-        attributes[attribute.name] = attribute.value;
-      } else if (const auto value = fixed.find(ref->name); value != fixed.end()) {
-        attributes[attribute.name] = value->second;
-      }
+  // The body of a fused op that `caller` calls, with the caller's dtypes. What the caller's caller
+  // leaves out is left out of the call as well.
+  const OpText* FindCallee(const Node& node, const OpText& caller, const FunctionSpec& spec,
+                           const std::vector<TypeBinding>& types) {
+    std::vector<bool> given;
+    for (const ValueId input : node.inputs) {
+      given.push_back(input != kNone &&
+                      !spec.absent.contains(caller.function.graph.values[input].name));
     }
-    std::vector<bool> given(op->contract->inputs.size(), false);
-    for (size_t i = 0; i < node.inputs.size() && i < given.size(); ++i) {
-      given[i] = node.inputs[i] != kNone;
-    }
-    AttributeEnv asked = attributes;
-    for (const Attribute& attribute : node.attributes) {
-      if (!asked.contains(attribute.name)) asked[attribute.name] = attribute.value;
-    }
-    const OpText* text = ops_.SelectText(*op, opset_, asked, given);
-    return text != nullptr ? FindBody(*op, *text, types, attributes, given) : nullptr;
+    OpPatternSet::Call call = ops_.ResolveCall(node, opset_, spec.fixed, given);
+    if (call.text == nullptr) return nullptr;
+    std::erase_if(call.attributes,
+                  [](const auto& a) { return std::holds_alternative<AttributeRef>(a.second); });
+    return &FindBody(*call.op, *call.text, types, call.attributes, call.given);
   }
 
   static DType TypeOf(const OpPattern& op, size_t input, const std::vector<TypeBinding>& types) {
@@ -271,7 +286,7 @@ class EditMaker {
   }
 
   // The first body at the model's opset that means what `text` means, preferred ones first.
-  const OpText* FindBody(const OpPattern& op, const OpText& text,
+  const OpText& FindBody(const OpPattern& op, const OpText& text,
                          const std::vector<TypeBinding>& types, const AttributeEnv& fixed,
                          const std::vector<bool>& given) {
     std::vector<TermId> variables;
@@ -281,14 +296,19 @@ class EditMaker {
     }
     const auto meaning = ops_.Evaluate(canonicalizer_, op, text, variables, fixed);
     for (const OpText& body : op.bodies) {
-      const bool signature_fits = body.function.graph.inputs.size() ==
-                                  static_cast<size_t>(std::count(given.begin(), given.end(), true));
+      const bool signature_fits =
+          body.function.graph.inputs.size() ==
+              static_cast<size_t>(std::count(given.begin(), given.end(), true)) &&
+          std::all_of(body.attributes.begin(), body.attributes.end(), [&](const auto& a) {
+            const auto value = fixed.find(a.first);
+            return value != fixed.end() && value->second == a.second;
+          });
       if (body.Covers(opset_) && signature_fits &&
           ops_.Evaluate(canonicalizer_, op, body, variables, fixed) == meaning) {
-        return &body;
+        return body;
       }
     }
-    return &text;
+    return text;
   }
 
   // "f16_gemma", "f32_gate_up", ...: what tells this variant from others of the op.
@@ -327,6 +347,7 @@ class EditMaker {
   TermStore terms_;
   Canonicalizer canonicalizer_;
   int64_t opset_ = 1;
+  std::string value_suffix_;
   ModelEdit edit_;
   std::vector<std::vector<int>> new_nodes_;  // of each planned node, in order
   std::map<VariantKey, int> variants_;

@@ -15,22 +15,6 @@ bool Contains(const std::vector<TermId>& terms, TermId term) {
   return std::find(terms.begin(), terms.end(), term) != terms.end();
 }
 
-// The terms of the match: all below the root that are not below a leaf.
-std::unordered_set<TermId> InteriorTerms(const TermStore& terms, TermId root,
-                                         const std::vector<TermId>& leaves) {
-  std::unordered_set<TermId> interior;
-  std::vector<TermId> work = {root};
-  while (!work.empty()) {
-    const TermId id = work.back();
-    work.pop_back();
-    if (Contains(leaves, id) || !interior.insert(id).second) continue;
-    for (TermId arg : terms[id].args) {
-      if (arg != kNone) work.push_back(arg);
-    }
-  }
-  return interior;
-}
-
 // Notes `value` as a declared output if it is one; the first in the graph's order stands for it.
 void TakeOutput(const GraphView& view, Candidate& candidate, ValueId value) {
   const std::vector<TermId>& outputs = candidate.binding.outputs;
@@ -39,6 +23,15 @@ void TakeOutput(const GraphView& view, Candidate& candidate, ValueId value) {
     ValueId& output = candidate.outputs[i];
     if (output == kNone || value < output) output = value;
   }
+}
+
+// Whether an input of the op is a view (Binding::views) of the value that `term` stands for.
+bool IsSeenThrough(const GraphView& view, const Candidate& candidate, TermId term) {
+  for (const auto& [position, made] : candidate.binding.views) {
+    const TermId input = candidate.binding.inputs[position];
+    if (view.FirstValue(input) == kNone && view.terms()[input].args[0] == term) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -51,7 +44,6 @@ bool Locate(const GraphView& view, Candidate& candidate) {
   const TermStore& terms = view.terms();
   const Graph& graph = view.graph();
   const Binding& binding = candidate.binding;
-  const auto interior = InteriorTerms(terms, view.term(candidate.root), binding.inputs);
   candidate.outputs.assign(candidate.instance->op->contract->outputs.size(), kNone);
   candidate.outputs[0] = candidate.root;
 
@@ -72,6 +64,7 @@ bool Locate(const GraphView& view, Candidate& candidate) {
       if (input == kNone) continue;
       const TermId term = view.term(input);
       const TermKind kind = terms[term].kind;
+      if (IsSeenThrough(view, candidate, term)) continue;
       if (Contains(binding.inputs, term)) {
         const ValueId origin = view.Origin(input);
         const auto [leaf, is_new] = leaves.try_emplace(term, origin);
@@ -79,7 +72,9 @@ bool Locate(const GraphView& view, Candidate& candidate) {
         continue;
       }
       if (kind == TermKind::kScalar || kind == TermKind::kInts) continue;
-      if (!interior.contains(term) || !seen.insert(input).second) continue;
+      // Lengths and indices only say where elements go.
+      if (!IsFloat(graph.values[input].type.dtype) || !seen.insert(input).second) continue;
+      if (graph.values[input].producer == kNone) continue;
       work.push_back(input);
       if (!IsOutputTerm(candidate, term)) candidate.inner.push_back(input);
       TakeOutput(view, candidate, input);

@@ -61,7 +61,7 @@ class GraphPlanner {
         if (node.outputs[i] != kNone && application) ++instances;
       }
       plan_.already_fused.push_back({std::string(contract->module), node.op_type, graph_.index,
-                                     node.name, ModulePathOf(node), instances});
+                                     node.name, ModulePathOf(node), instances, ""});
     }
   }
 
@@ -77,10 +77,28 @@ class GraphPlanner {
       if (fused == nullptr || replaced.contains(static_cast<NodeId>(i))) continue;
       const ValueId output = node.outputs.empty() ? kNone : node.outputs[0];
       const std::string name = node.name.empty() && output != kNone ? ValueName(output) : node.name;
-      plan_.already_fused.push_back(
-          {fused->module, node.op_type, graph_.index, name, ModulePathOf(node), fused->instances});
+      plan_.already_fused.push_back({fused->module, node.op_type, graph_.index, name,
+                                     ModulePathOf(node), fused->instances,
+                                     WhyNotTakenOver(node, *fused)});
       fused_elsewhere_.insert(static_cast<NodeId>(i));
     }
+  }
+
+  std::string WhyNotTakenOver(const Node& node, const FusedElsewhere& fused) const {
+    if (!options_.modules.contains(fused.module)) return "the module is off";
+    if (!fused.reason.empty()) return fused.reason;
+    for (const auto& [key, scored] : misses_) {
+      const ValueId root = scored.second.root;
+      if (std::find(node.outputs.begin(), node.outputs.end(), root) != node.outputs.end()) {
+        return scored.second.reason;
+      }
+    }
+    const Attribute* axis = node.FindAttribute("axis");
+    const auto* number = axis != nullptr ? std::get_if<int64_t>(&axis->value) : nullptr;
+    if (number != nullptr && *number != -1) {
+      return "its axis " + std::to_string(*number) + " is not, or not known to be, the last one";
+    }
+    return "its inputs, with these dtypes, fit no form of the op";
   }
 
   void FindCandidates() {
@@ -216,6 +234,7 @@ class GraphPlanner {
         }
       }
     }
+    SetAsideOff();
     DropDegraded();
     if (options_.only_first >= 0) {
       std::sort(accepted_.begin(), accepted_.end(),
@@ -231,6 +250,22 @@ class GraphPlanner {
       return graph_.values[candidates_[a].root].producer <
              graph_.values[candidates_[b].root].producer;
     });
+  }
+
+  // Matches of modules that are off have kept their parts from smaller matches; they go no further.
+  void SetAsideOff() {
+    std::erase_if(accepted_, [&](size_t i) {
+      const Candidate& candidate = candidates_[i];
+      if (IsOn(*candidate.instance)) return false;
+      const NearMiss place = MissAt(*candidate.instance, candidate.root);
+      plan_.off.push_back({place.module, place.op, place.node, place.path});
+      set_aside_.push_back(i);
+      return true;
+    });
+  }
+
+  bool IsOn(const PatternInstance& instance) const {
+    return options_.modules.contains(std::string(instance.op->contract->module));
   }
 
   void Accept(const std::vector<size_t>& order, const std::vector<bool>& banned) {
@@ -338,14 +373,15 @@ class GraphPlanner {
         }
         if (node.op_type != op || node.inputs.size() != 2) continue;
         const ValueId other = node.inputs[node.inputs[0] == value ? 1 : 0];
-        if (other != kNone && other != value && LooksLikeScale(other, shape)) return true;
+        if (other != kNone && other != value && LooksLikeRow(other, shape, op == "Add"))
+          return true;
       }
     }
     return false;
   }
 
   // A row as wide as x, or anything stored that is as wide.
-  bool LooksLikeScale(ValueId value, const Shape* of) const {
+  bool LooksLikeRow(ValueId value, const Shape* of, bool is_bias) const {
     const Value& v = graph_.values[value];
     if (!v.type.shape || v.type.shape->empty()) return false;
     const Dim& width = v.type.shape->back();
@@ -353,7 +389,9 @@ class GraphPlanner {
                          !width.is_known() || width.value == of->back().value;
     const bool is_row = std::all_of(v.type.shape->begin(), v.type.shape->end() - 1,
                                     [](const Dim& dim) { return dim.value == 1; });
-    return as_wide && (is_row || v.is_initializer || v.is_input);
+    // What is added and is as large as x itself is a residual.
+    const bool is_stored = v.is_initializer || v.is_input;
+    return as_wide && (is_bias ? is_row && is_stored : is_row || is_stored);
   }
 
   // The weighted attempt that failed on the same statistics says why.
@@ -385,9 +423,17 @@ class GraphPlanner {
 
   // Keeps the best attempt for each module and anchor.
   void AddMiss(const PatternInstance& instance, ValueId root, const Attempt& attempt) {
+    if (!IsOn(instance)) return;
     const auto key = std::pair(std::string(instance.op->contract->module), attempt.anchor);
     const auto found = misses_.find(key);
-    if (found != misses_.end() && found->second.first >= attempt.score) return;
+    // What a guard refused had the op's whole structure.
+    const auto rank = [](const std::string& guard, int score) {
+      return std::pair(!guard.empty(), score);
+    };
+    if (found != misses_.end() && rank(found->second.second.guard, found->second.first) >=
+                                      rank(attempt.guard, attempt.score)) {
+      return;
+    }
     NearMiss miss = MissAt(instance, root);
     miss.guard = attempt.guard;
     miss.reason = attempt.reason;
@@ -404,6 +450,7 @@ class GraphPlanner {
     // A failed attempt whose place a match covers is no miss.
     std::vector<size_t> matches = accepted_;
     matches.insert(matches.end(), left_out_.begin(), left_out_.end());
+    matches.insert(matches.end(), set_aside_.begin(), set_aside_.end());
     std::set<std::pair<std::string, TermId>> covered;
     for (size_t i : matches) {
       const Candidate& candidate = candidates_[i];
@@ -420,10 +467,28 @@ class GraphPlanner {
       }
       AddTermsBelow(candidate, module, covered);
     }
+    // Of the failures at one place, or of one module at one root, the furthest speaks.
+    const auto rank = [](const std::pair<int, NearMiss>& scored) {
+      return std::pair(!scored.second.guard.empty(), scored.first);
+    };
+    std::map<TermId, int> best_at;
+    std::map<std::pair<std::string, ValueId>, std::pair<bool, int>> best_of;
+    for (const auto& [key, scored] : misses_) {
+      int& score = best_at[key.second];
+      score = std::max(score, scored.first);
+      auto& of_root = best_of[{key.first, scored.second.root}];
+      of_root = std::max(of_root, rank(scored));
+    }
+    std::set<ValueId> fused;
+    for (size_t i : matches) fused.insert(candidates_[i].root);
     for (auto& [key, scored] : misses_) {
-      const NodeId producer = graph_.values[scored.second.root].producer;
-      if (covered.contains(key) || fused_elsewhere_.contains(producer)) continue;
-      plan_.near_misses.push_back(std::move(scored.second));
+      const ValueId root = scored.second.root;
+      const bool is_covered = covered.contains(key) || fused.contains(root) ||
+                              covered.contains({key.first, view_.term(root)}) ||
+                              fused_elsewhere_.contains(graph_.values[root].producer);
+      const bool is_behind = (scored.second.guard.empty() && scored.first < best_at[key.second]) ||
+                             rank(scored) < best_of[{key.first, root}];
+      if (!is_covered && !is_behind) plan_.near_misses.push_back(std::move(scored.second));
     }
   }
 
@@ -652,7 +717,8 @@ class GraphPlanner {
   const std::vector<bool> live_before_ = LiveValues(graph_, {});
   std::vector<Candidate> candidates_;
   std::vector<size_t> accepted_;
-  std::vector<size_t> left_out_;  // by --only-first
+  std::vector<size_t> left_out_;   // by --only-first
+  std::vector<size_t> set_aside_;  // of modules that are off
   std::set<NodeId> fused_elsewhere_;
   std::map<std::pair<std::string, TermId>, std::pair<int, NearMiss>> misses_;
 };
@@ -716,13 +782,12 @@ Result<RewritePlan> MakePlan(const GraphModel& model, const OpPatternSet& ops,
   request.opset = OpsetOf(model.opsets, "");
   request.dtypes = FloatTypes(model);
   for (const OpPattern& op : ops.ops()) {
-    if (options.modules.contains(std::string(op.contract->module))) {
-      request.op_types.emplace_back(op.contract->op_type);
-    }
+    const bool is_on = options.modules.contains(std::string(op.contract->module));
+    if (is_on || !op.only_on_request) request.op_types.emplace_back(op.contract->op_type);
   }
   RewritePlan plan;
   auto instances = std::make_shared<std::vector<PatternInstance>>();
-  if (!request.op_types.empty()) *instances = ops.Instantiate(canonicalizer, request);
+  if (!options.modules.empty()) *instances = ops.Instantiate(canonicalizer, request);
   plan.instances = instances;
   for (const Graph& graph : model.graphs) {
     if (graph.is_function) continue;  // no types: nothing can be shown there

@@ -26,7 +26,7 @@
 namespace liger {
 
 struct PlanOptions {
-  std::set<std::string> modules;  // to look for, e.g. {"rms_norm", "rope"}
+  std::set<std::string> modules;  // to fuse, e.g. {"rms_norm", "rope"}
   std::vector<Provider> providers = {Provider::kCpu};
   bool exact = false;       // refuse raised precision and re-association
   int64_t only_first = -1;  // replace only the first so many matches; -1: all
@@ -68,7 +68,7 @@ struct NearMiss {
   bool degraded = false;  // a smaller form fits, but not the one that is expected
 };
 
-// A fused op that stood in the model before.
+// A fused op that stood in the model before, ours or another's.
 struct AlreadyFused {
   std::string module;
   std::string op;
@@ -76,6 +76,16 @@ struct AlreadyFused {
   std::string node;
   std::string path;
   int instances = 1;
+  std::string reason;  // why another's was not taken over
+};
+
+// A match of a module that is off. It stays as it is, and so do its parts: the tail of a LayerNorm
+// is no RMSNorm, whether LayerNorms are fused or not.
+struct OffMatch {
+  std::string module;
+  std::string op;
+  std::string node;
+  std::string path;
 };
 
 struct RewritePlan {
@@ -83,6 +93,7 @@ struct RewritePlan {
   std::vector<PlannedNode> nodes;
   std::vector<NearMiss> near_misses;
   std::vector<AlreadyFused> already_fused;
+  std::vector<OffMatch> off;
   std::vector<std::pair<int, std::vector<OrderedNode>>> order;  // of each graph that changes
 
   int Patched(std::string_view module) const;

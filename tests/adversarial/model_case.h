@@ -101,6 +101,7 @@ inline std::string Reasons(const Report& report) {
     for (const auto& miss : *list)
       text += miss.module + " [" + miss.guard + "] " + miss.reason + "\n";
   }
+  for (const auto& fused : report.already_fused) text += fused.op + ": " + fused.reason + "\n";
   return text;
 }
 

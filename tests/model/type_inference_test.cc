@@ -278,7 +278,7 @@ INSTANTIATE_TEST_SUITE_P(
                            "f32[B, S, 8]"},
                       Case{"float[2, S, 10] x", kHalf, "y", "f32[2, S, 5]"},
                       Case{"float[2, S, N] x", kWhole, "y", "f32[2, S, N]"},
-        Case{"float[B, S, 32] x", kSplitHeads, "y", "f32[B, S, 4, 8]"},
+                      Case{"float[B, S, 32] x", kSplitHeads, "y", "f32[B, S, 4, 8]"},
                       Case{"float[B, S, 32] x", kPositions, "y", "i64[1, S]"},
                       Case{"float[2, 5, 32] x", kPositions, "y", "i64[1, 5]"},
                       Case{"float[2, 5, 7] x", kPad, "y", "f32[2, 5, 10]"},

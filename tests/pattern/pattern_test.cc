@@ -49,8 +49,14 @@ class PatternTest : public testing::TestWithParam<int> {
 };
 
 TEST_P(PatternTest, TextsOfAllOpsetsGiveTheSameTerms) {
-  const auto here = Instances(GetParam());
-  const auto newest = Instances(23);
+  // From opset 21 on GroupNorm is an operator, which is its own text.
+  const auto is_group_norm = [](const PatternInstance& instance) {
+    return instance.op->contract->module == "group_norm";
+  };
+  auto here = Instances(GetParam());
+  auto newest = Instances(23);
+  std::erase_if(here, is_group_norm);
+  std::erase_if(newest, is_group_norm);
   ASSERT_EQ(here.size(), newest.size());
   for (size_t i = 0; i < here.size(); ++i) {
     EXPECT_EQ(here[i].op, newest[i].op);
@@ -62,7 +68,8 @@ TEST_P(PatternTest, TextsOfAllOpsetsGiveTheSameTerms) {
 // The specialised body, read back as a graph and evaluated, is the pattern's own term.
 TEST_P(PatternTest, SpecialisedBodiesMeanTheirPattern) {
   for (const PatternInstance& instance : Instances(GetParam())) {
-    if (!instance.input_wraps.empty()) continue;  // the op is that of the instance without Casts
+    // The op is that of the instance without Casts, or with the other sign.
+    if (!instance.input_wraps.empty() || !instance.negated.empty()) continue;
     const OpPattern& op = *instance.op;
     FunctionSpec spec;
     spec.op_type = op.contract->op_type;
@@ -85,11 +92,15 @@ TEST_P(PatternTest, SpecialisedBodiesMeanTheirPattern) {
     }
     const Graph& text = instance.text->function.graph;
     for (ValueId output : text.outputs) spec.outputs.push_back(text.values[output].name);
-    for (const OpPattern& callee : ops_->ops()) {
-      for (const OpText& body : callee.texts) {
-        if (body.Covers(GetParam()))
-          spec.callees.try_emplace(std::string(callee.contract->op_type), body.source);
+    for (const Node& node : text.nodes) {
+      if (node.domain != kOpDomain) continue;
+      std::vector<bool> given;
+      for (const ValueId input : node.inputs) {
+        given.push_back(!spec.absent.contains(text.values[input].name));
       }
+      const auto call = ops_->ResolveCall(node, GetParam(), spec.fixed, given);
+      ASSERT_NE(call.text, nullptr) << instance.Form();
+      spec.callees[node.op_type] = call.text->source;
     }
     auto made = MakeFunction(spec);
     ASSERT_TRUE(made) << made.error().message;
@@ -110,7 +121,8 @@ TEST_P(PatternTest, SpecialisedBodiesMeanTheirPattern) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Opsets, PatternTest, testing::Values(13, 15, 17, 18, 20, 21, 23, 26),
+// Opset 11 has bodies of another spelling (model/function_body.h); tests/model checks them.
+INSTANTIATE_TEST_SUITE_P(Opsets, PatternTest, testing::Values(12, 13, 15, 17, 18, 20, 21, 23, 26),
                          [](const auto& opset) { return std::to_string(opset.param); });
 
 TEST(PatternFiles, NameOnlyKnownGuards) {
@@ -150,20 +162,20 @@ TEST_P(BadOpFile, IsRefusedWithItsPlace) {
 INSTANTIATE_TEST_SUITE_P(
     Files, BadOpFile,
     testing::Values(
-        BadFile{"anchor:", "ancor:", "anchor"},
+        BadFile{"anchors:", "ancors:", "anchors"},
         BadFile{"{name: native, stash_type: T}", "{name: native, stash: T}",
                 "no attribute 'stash'"},
         BadFile{"{name: native, stash_type: T}", "{name: native, stash_type: f31}", "'f31'"},
-        BadFile{"opset: 13-17", "opset: 17-13", "no range of opsets"},
-        BadFile{"opset: 13-17", "opset: old", "no range of opsets"},
+        BadFile{"opset: 11-17", "opset: 17-11", "no range of opsets"},
+        BadFile{"opset: 11-17", "opset: old", "no range of opsets"},
         BadFile{"{same_shape: [gate, up]}", "{same_form: [gate, up]}", "no guard 'same_form'"},
         BadFile{"{same_shape: [gate, up]}", "{same_shape: [gate, down]}", "'down'"},
-        BadFile{"sigmoid = Sigmoid (wide)", "sigmoid = Sigmoid (wide", "cannot be parsed"},
-        BadFile{"= Mul (wide, sigmoid)", "= Mull (wide, sigmoid)",
+        BadFile{"sigmoid = Sigmoid (scaled)", "sigmoid = Sigmoid (scaled", "cannot be parsed"},
+        BadFile{"= Mul (multiplied, sigmoid)", "= Mull (multiplied, sigmoid)",
                 "'Mull', which is no ONNX operator"},
         BadFile{"(gate) => (y)", "(gates) => (y)", "'gate' is not defined"},
         BadFile{"op: LigerSwiGLU", "op: LigerSwishGLU", "no kernels"},
-        BadFile{"priority: 40", "priority: 40\npriority: 41", "priority"}));
+        BadFile{"priority: 35", "priority: 35\npriority: 36", "priority"}));
 
 TEST(Terms, EqualSpellingsAreOneTerm) {
   TermStore t;
