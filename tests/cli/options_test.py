@@ -131,8 +131,26 @@ class FamilyTest(CliTest):
         self.assertEqual(counts(report), COUNTS)
 
     def test_alias_names_the_family(self):
-        self.model("qwen2/dynamo_op18.onnx")
-        self.assertEqual(self.patch_report("model.onnx", "--family", "qwen2_5")["family"]["name"], "qwen2")
+        self.model("llama/mask_ts_op17_dyn.onnx")
+        for alias, family in (("qwen2_5", "qwen2"), ("qwq", "qwen2"), ("qvq", "qwen2_vl"), ("glm", "glm4"),
+                              ("llama4_text", "llama4"), ("mllama_text_model", "mllama")):
+            with self.subTest(alias):
+                report = self.patch_report("model.onnx", "--family", alias, "--dry-run")
+                self.assertEqual((report["family"]["name"], report["helper"]), (family, family))
+
+    def test_alias_in_config_json_names_the_family(self):
+        self.model("llama/mask_ts_op17_dyn.onnx")
+        (self.folder / "config.json").write_text('{"model_type": "glm4v_text"}')
+        self.assertEqual(self.patch_report("model.onnx", "--dry-run")["family"]["name"], "glm4v")
+
+    def test_every_listed_name_is_one_for_the_option(self):
+        self.model("llama/mask_ts_op17_dyn.onnx")
+        for line in self.patch("--list", "families").stdout.splitlines():
+            family, *further = re.findall(r"\w+", line.replace("also ", ""))
+            for name in (family, *further):
+                with self.subTest(name):
+                    report = self.patch_report("model.onnx", "--family", name, "--dry-run")
+                    self.assertEqual(report["family"]["name"], family)
 
     def test_family_option_wins_and_the_disagreement_is_a_warning(self):
         self.model(config=True)
@@ -227,6 +245,80 @@ class ModulesTest(CliTest):
         self.assertIn("not available in this version", report["modules"]["fused_linear_cross_entropy"]["reason"])
         self.assertIn("warning: module fused_linear_cross_entropy is on by default", run.stderr)
         self.assertIn("loss ops left as they are\n  SoftmaxCrossEntropyLoss  ", run.stdout)
+
+
+class RequestTest(CliTest):
+    """Modules that run only when they are asked for, modules that Liger leaves alone, modules that are refused."""
+
+    def test_softmax_is_no_module_unless_asked_for(self):
+        self.model()
+        report = self.patch_report("model.onnx")
+        self.assertNotIn("softmax", report["modules"])
+        self.assertNotIn("group_norm", report["modules"])
+
+    def test_softmax_on_request_beside_the_defaults_and_alone(self):
+        model = self.model()
+        two = ["LigerSoftmax"] * 2
+        for modules, ops in (("softmax=on", sorted(FUSED + two)), ("softmax", two)):
+            with self.subTest(modules):
+                report = self.patch_report("model.onnx", "--modules", modules)
+                softmax = report["modules"]["softmax"]
+                self.assertEqual((softmax["patched"], softmax["expected"]), (2, None))
+                self.assertEqual([op for op, _ in liger_nodes(self.folder / "model.liger.onnx")], ops)
+                self.assert_same_results(model, self.folder / "model.liger.onnx", MODELS / "llama/dynamo_op20.npz")
+
+    def test_any_takes_softmax_on_request_only(self):
+        self.model()
+        report = self.patch_report("model.onnx", "--family", "any", "--dry-run")
+        self.assertEqual(report["modules"].get("softmax", {"patched": 0})["patched"], 0)
+        report = self.patch_report("model.onnx", "--family", "any", "--modules", "softmax=on", "--dry-run")
+        self.assertEqual((report["modules"]["softmax"]["patched"], counts(report)), (2, COUNTS))
+
+    def test_group_norm_on_request_only(self):
+        shape = [2, 6, 5]
+        x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in "xy")
+        weights = [helper.make_tensor(n, TensorProto.FLOAT, [6], [0.5 + i for i in range(6)]) for n in ("w", "b")]
+        node = helper.make_node("GroupNormalization", ["x", "w", "b"], ["y"], name="norm", num_groups=3, epsilon=1e-4)
+        graph = helper.make_graph([node], "g", [x], [y], initializer=weights)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10),
+                  self.folder / "model.onnx")
+        report = self.patch_report("model.onnx", "--family", "any")
+        self.assertEqual(report["status"], "nothing_to_do")
+        report = self.patch_report("model.onnx", "--family", "any", "--modules", "group_norm")
+        self.assertEqual([op for op, _ in liger_nodes(self.folder / "model.liger.onnx")], ["LigerGroupNorm"])
+        attributes = report["patched"][0]["attributes"]
+        self.assertEqual(attributes["num_groups"], 3)
+        self.assertAlmostEqual(attributes["epsilon"], 1e-4)
+
+    def test_refused_module_is_exit_4_with_the_familys_reason(self):
+        self.model("llama/mask_ts_op17_dyn.onnx")
+        for options in ((), ("--exclude", "none")):
+            with self.subTest(options):
+                sentence = "granite does not accept module 'fused_linear_cross_entropy': .*logits_scaling"
+                report = self.assert_fails(4, sentence, "model.onnx", "--family", "granite", "--modules",
+                                           "fused_linear_cross_entropy=on", *options, hint=None)
+                self.assertEqual(report["family"]["name"], "granite")
+
+    def test_module_that_ligers_helper_leaves_alone_is_off_with_the_reason_and_can_be_turned_on(self):
+        self.model("llama/mask_ts_op17_dyn.onnx")
+        report = self.patch_report("model.onnx", "--family", "qwen3_next", "--dry-run")
+        self.assertEqual((report["modules"]["rope"]["enabled"], report["modules"]["rope"]["patched"]), (False, 0))
+        self.assertRegex(report["modules"]["rope"]["reason"],
+                         "^off by default for family qwen3_next: .*NotImplementedError.*a quarter of it")
+        report = self.patch_report("model.onnx", "--family", "qwen3_next", "--modules", "rope=on", "--dry-run")
+        self.assertEqual(report["modules"]["rope"]["enabled"], True)
+        self.assertEqual(report["modules"]["rope"]["patched"] + report["modules"]["rope"]["additional"], 4)
+
+    def test_what_is_fused_beyond_the_expected_instances_is_counted_apart(self):
+        """Qwen3's norms on queries and keys, which Qwen2 has not."""
+        self.model("qwen3/dynamo_op20.onnx")
+        report = self.patch_report("model.onnx", "--family", "qwen2")
+        norm = report["modules"]["rms_norm"]
+        self.assertEqual((norm["expected"], norm["patched"], norm["additional"]), (5, 5, 4))
+        self.assertTrue(any("4 rms_norm instances were fused outside" in d["message"] for d in report["diagnostics"]))
+        self.assertIn("4 more elsewhere", self.patch("model.onnx", "--family", "qwen2", "--dry-run").stdout)
+        norm = self.patch_report("model.liger.onnx", "--family", "qwen2")["modules"]["rms_norm"]
+        self.assertEqual((norm["expected"], norm["already_fused"], norm["additional"]), (5, 5, 4))
 
 
 class ChoiceTest(CliTest):
@@ -418,19 +510,26 @@ class InformationTest(CliTest):
 
     def test_list_families(self):
         names = [line.split()[0] for line in self.patch("--list", "families").stdout.splitlines()]
-        self.assertLessEqual({"llama", "mistral", "qwen2", "qwen3"}, set(names))
-        self.assertEqual(names, sorted(names))
+        self.assertEqual(names, sorted(p.stem for p in (ROOT / "patches/families").glob("*.yaml")))
 
     def test_list_modules_says_which_have_ops(self):
         text = self.patch("--list", "modules").stdout
         self.assertRegex(text, r"(?m)^rms_norm  [^(]*$")
-        self.assertRegex(text, r"(?m)^layer_norm  .*\(no ops in this version\)$")
+        self.assertRegex(text, r"(?m)^softmax  .*on request only$")
+        for loss in ("cross_entropy", "fused_linear_cross_entropy"):
+            self.assertRegex(text, rf"(?m)^{loss}  .*\(no ops in this version\)$")
+        self.assertEqual(text.count("no ops in this version"), 2)
 
-    def test_list_ops_are_those_that_models_get(self):
+    def test_list_ops_are_those_of_the_files_and_hold_what_a_model_gets(self):
         self.model()
         self.patch("model.onnx")
-        listed = {line.split()[0] for line in self.patch("--list", "ops").stdout.splitlines()}
-        self.assertEqual({"liger." + op for op, _ in liger_nodes(self.folder / "model.liger.onnx")}, listed)
+        lines = self.patch("--list", "ops").stdout.splitlines()
+        listed = {line.split()[0] for line in lines}
+        files = [p.read_text() for p in (ROOT / "patches/ops").glob("*.yaml")]
+        self.assertEqual(listed, {"liger." + re.search(r"(?m)^op: (\w+)$", text)[1] for text in files})
+        self.assertLessEqual({"liger." + op for op, _ in liger_nodes(self.folder / "model.liger.onnx")}, listed)
+        for line in lines:
+            self.assertRegex(line, r"^liger\.\w+  (y|sum) = ")
 
 
 if __name__ == "__main__":

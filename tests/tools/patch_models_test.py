@@ -60,7 +60,7 @@ class PatchModelsTest(unittest.TestCase):
                 modules = json.loads(report.read_text())["modules"]
                 for module in MODULES:
                     found = {k: modules[module][k] for k in ("expected", "patched", "already_fused", "degraded",
-                                                             "missed", "excluded", "unaccounted")}
+                                                             "missed", "excluded", "unaccounted", "additional")}
                     wanted = dict(dict.fromkeys(found, 0), expected=facts["counts"][module],
                                   patched=facts["counts"][module])
                     self.assertEqual(found, wanted, module)
