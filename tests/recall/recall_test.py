@@ -80,6 +80,10 @@ class JudgementTest(unittest.TestCase):
         self.assertEqual(self.judge(report(), true=1)["wrong"],
                          ["rope: 2 fused, 1 are true", "rope: 2 expected, 1 are true"])
 
+    def test_what_is_fused_elsewhere_counts_as_far_as_it_is_true(self):
+        row = self.judge(report(additional=3), true=4)
+        self.assertEqual((row["fused"], row["beyond"], row["short"], row["wrong"]), (4, 1, 0, []))
+
     def test_more_expected_than_true(self):
         self.assertEqual(self.judge(report(expected=3))["wrong"], ["rope: 3 expected, 2 are true"])
 
