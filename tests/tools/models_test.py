@@ -49,7 +49,7 @@ class ModelsTest(unittest.TestCase):
         def seen(key):
             return {facts[key] for facts in EXPECTED.values()}
 
-        self.assertEqual(seen("family"), {"llama", "mistral", "qwen2", "qwen3"})
+        self.assertLessEqual({"llama", "mistral", "qwen2", "qwen3"}, seen("family"))
         self.assertEqual(seen("exporter"), {"dynamo", "ts"})
         self.assertEqual(seen("opset"), {17, 18, 20, 23})
         self.assertEqual(seen("dtype"), {"fp32", "fp16", "bf16"})
