@@ -90,6 +90,16 @@ class OpsPage(unittest.TestCase):
             said = {name: what.rstrip(" |").endswith("; reassociated") for name, what in rows(section, "form")}
             self.assertEqual(said, forms(text), op)
 
+    def test_the_readme_names_each_op_with_its_module_and_the_number_of_families(self):
+        readme = (ROOT / "README.md").read_text()
+        table = {row[1]: row[0].replace("`", "").split(", ") for row in rows(readme, "module")}
+        for op, text, _ in self.each():
+            module = re.search(r"(?m)^module: (\w+)$", text)[1]
+            named = [modules for ops, modules in table.items() if f"`{op}`" in f"`{ops}`"]
+            self.assertEqual([module in modules for modules in named], [True], op)
+        families = len(list((ROOT / "patches/families").glob("*.yaml")))
+        self.assertIn(f"the same {families} families", " ".join(readme.split()))
+
     def test_presets_are_explained(self):
         named = {name for row in rows(PAGE, "preset") for name in row[0].replace("`", "").split(", ")}
         used = {name for p in FILES for name in re.findall(r"(?m)^  - \{name: (\w+)", block(p.read_text(), "presets"))}
