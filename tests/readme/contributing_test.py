@@ -88,5 +88,30 @@ class WorkedExample(unittest.TestCase):
                 self.assertEqual({p["attributes"]["limit"] for p in patched} - {0.0}, set())
 
 
+class Keys(unittest.TestCase):
+    """Keys that files in patches/ use, of texts, lowerings and already_fused, stand in the tables of the guide."""
+
+    def documented(self, heading):
+        part = re.search(rf"(?ms)^## {heading}\n(.*?)^## ", (ROOT / "CONTRIBUTING.md").read_text())[1]
+        return {key for row in re.findall(r"(?m)^\| (`.*?) \|", part) for key in re.findall(r"`(\w+)`", row)}
+
+    def used(self, folder, lists):
+        for path in sorted((ROOT / "patches" / folder).glob("*.yaml")):
+            for part in re.findall(rf"(?ms)^(?:{lists}):\n(.*?)(?=^\w|\Z)", path.read_text()):
+                yield from re.findall(r"(?m)^(?:  - \{?|    )(\w+): ", part)
+                yield from (key for line in re.findall(r"(?m)^  - \{(.*)\}$", part)
+                            for key in re.findall(r"(\w+): ", line))
+
+    def test_of_texts(self):
+        used = set(self.used("ops", "texts|bodies"))
+        self.assertLessEqual({"name", "opset", "text", "choices"}, used)
+        self.assertLessEqual(used, self.documented("Add a spelling"))
+
+    def test_of_lowerings(self):
+        used = set(self.used("lowerings", "lowerings|already_fused"))
+        self.assertLessEqual({"op", "domain", "where", "reason", "text"}, used)
+        self.assertLessEqual(used, self.documented("Add an operator that stands for others, or that stays"))
+
+
 if __name__ == "__main__":
     unittest.main()
