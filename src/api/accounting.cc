@@ -110,9 +110,8 @@ class Accountant {
       SetAdditional(module, additional);
       if (additional > 0) {
         report_.diagnostics.push_back(
-            {Diagnostic::Severity::kNote,
-             std::to_string(additional) + " " + module.name +
-                 " instances were fused outside the modules that the family expects"});
+            {Diagnostic::Severity::kNote, "fused outside the modules that the family expects: " +
+                                              std::to_string(additional) + " of " + module.name});
       }
     } else if (shortfall > 0) {
       NameByOrder(module, open, shortfall);
@@ -145,6 +144,11 @@ class Accountant {
         return "what stands there is a " + off.op + ", of the module " + off.module +
                ", which is off";
       }
+    }
+    for (const OffMatch& off : plan_.off) {
+      if (!off.path.empty()) continue;
+      return "nothing in this scope resembles the op; the graph has a " + off.op + " at " +
+             off.node + ", of the module " + off.module + ", which is off";
     }
     return "nothing in this scope resembles the op";
   }

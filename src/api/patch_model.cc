@@ -225,10 +225,9 @@ class Run {
     report_.weights_read = model_.constants->external_reads();
     if (const int64_t attentions = CountDecomposedAttentions(model_); attentions > 0) {
       report_.runtime_gaps.push_back(
-          std::to_string(attentions) +
-          " attentions are products with a Softmax between them: a tool that fuses attention (ONNX "
-          "Runtime's, or an export at opset 23) gains more than what is done here, and should run "
-          "first");
+          "attention is not fused (" + std::to_string(attentions) +
+          " places): a tool that fuses it (ONNX Runtime's transformer optimiser, or an export at "
+          "opset 23) should run first");
     }
     if (plan_.nodes.empty()) {
       report_.status = "nothing_to_do";

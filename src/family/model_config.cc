@@ -126,9 +126,19 @@ Result<ModelConfig> ParseConfigJson(std::string_view text, std::string file) {
     }
   }
   TakeNumbers(*object, &config);
-  if (const auto it = object->find("text_config"); it != object->end() && it->is_object()) {
-    config.text_model_type = StringAt(*it, "model_type");
-    TakeNumbers(*it, &config);
+  // The part that describes the text, by the names that it has in use.
+  const auto part_of = [](const json& whole, const char* name) -> const json* {
+    const auto it = whole.find(name);
+    return it != whole.end() && it->is_object() ? &*it : nullptr;
+  };
+  const json* thinker = part_of(*object, "thinker_config");
+  for (const json* part : {part_of(*object, "text_config"), part_of(*object, "language_config"),
+                           part_of(*object, "llm_config"),
+                           thinker != nullptr ? part_of(*thinker, "text_config") : nullptr}) {
+    if (part == nullptr) continue;
+    config.text_model_type = StringAt(*part, "model_type");
+    TakeNumbers(*part, &config);
+    break;
   }
   if (const auto it = object->find("vision_config"); it != object->end() && it->is_object()) {
     config.vision_model_type = StringAt(*it, "model_type");

@@ -183,6 +183,16 @@ bool ParsePythonStringList(std::string_view text, std::vector<std::string>* item
   return i == text.size();
 }
 
+namespace {
+
+// ONNX Runtime's optimiser names nodes "/SimplifiedLayerNormFusion/": no module of the model.
+bool IsNameOfFusion(std::string_view name) {
+  if (!name.starts_with('/')) return false;
+  return name.substr(1, name.find('/', 1) - 1).ends_with("Fusion");
+}
+
+}  // namespace
+
 ModuleScopes ModuleScopesOf(const Node& node) {
   ModuleScopes result;
   const auto try_metadata = [&](auto read, auto... texts) {
@@ -199,7 +209,7 @@ ModuleScopes ModuleScopesOf(const Node& node) {
   }
   if (result.source == ScopeSource::kUnknown) {
     result.scopes.clear();
-    if (ReadNodeName(node.name, &result.scopes)) {
+    if (!IsNameOfFusion(node.name) && ReadNodeName(node.name, &result.scopes)) {
       result.source = ScopeSource::kNodeName;
     } else {
       result.scopes.clear();

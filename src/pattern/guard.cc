@@ -29,8 +29,9 @@ Dim DimFromEnd(const Shape& shape, size_t from_end) {
 }  // namespace
 
 bool GuardEvaluator::IsKnown(const std::string& name) {
-  static const std::set<std::string> names = {"row_of",       "same_shape",        "different",
-                                              "not_negative", "captured_positive", "rotary_tables"};
+  static const std::set<std::string> names = {
+      "row_of",          "same_shape",   "different", "not_negative", "captured_positive",
+      "row_per_channel", "rotary_tables"};
   return names.contains(name);
 }
 
@@ -71,6 +72,7 @@ std::optional<GuardRefusal> GuardEvaluator::Check(const PatternInstance& instanc
         continue;
       }
       if (spec.name == "row_of") reason = RowOf(args[0], args[1]);
+      if (spec.name == "row_per_channel") reason = RowPerChannel(args[0], args[1]);
       if (spec.name == "same_shape") reason = SameShape(args[0], args[1]);
       if (spec.name == "different" && args[0].term == args[1].term) {
         reason = args[0].name + " and " + args[1].name + " are the same value";
@@ -98,6 +100,18 @@ std::optional<std::string> GuardEvaluator::RowOf(const Arg& row, const Arg& of) 
   return row.name + " is not one row as wide as " + of.name + ": " + view_.Describe(row.term) +
          " has shape " + ToString(row.shape != nullptr ? std::optional(*row.shape) : std::nullopt) +
          ", " + of.name + " " + ToString(*of.shape);
+}
+
+std::optional<std::string> GuardEvaluator::RowPerChannel(const Arg& row, const Arg& of) const {
+  constexpr size_t kChannels = 1;
+  const bool fits = row.shape != nullptr && row.shape->size() == 1 && of.shape != nullptr &&
+                    of.shape->size() > kChannels &&
+                    row.shape->front().SameAs((*of.shape)[kChannels]);
+  if (fits) return std::nullopt;
+  return row.name + " has not one element for each channel of " + of.name + ": " +
+         view_.Describe(row.term) + " has shape " +
+         ToString(row.shape != nullptr ? std::optional(*row.shape) : std::nullopt) + ", " +
+         of.name + " " + ToString(of.shape != nullptr ? std::optional(*of.shape) : std::nullopt);
 }
 
 std::optional<std::string> GuardEvaluator::SameShape(const Arg& a, const Arg& b) const {

@@ -2,6 +2,7 @@
 // a guard that cannot decide (a shape is unknown) refuses.
 //
 //   row_of: [scale, x]          scale has shape [H] or [1, ..., 1, H], H the length of x's last axis
+//   row_per_channel: [scale, x] scale has shape [C], and C is the length of x's second axis
 //   same_shape: [a, b]          equal dimensions, symbolic ones by name
 //   different: [a, b]           two different values
 //   not_negative: [epsilon]     a number
@@ -48,6 +49,7 @@ class GuardEvaluator {
   };
 
   std::optional<std::string> RowOf(const Arg& row, const Arg& of) const;
+  std::optional<std::string> RowPerChannel(const Arg& row, const Arg& of) const;
   std::optional<std::string> SameShape(const Arg& a, const Arg& b) const;
   std::optional<std::string> RotaryTables(const Arg& x, const Arg& cos, const Arg& sin,
                                           AttributeEnv& attributes);

@@ -423,7 +423,7 @@ class Search {
         score_ > attempt_->score && FindAnchor(goal.pattern, kAnchorDepth) != kNone) {
       anchor = FindAnchor(goal.graph, kAnchorDepth);
     }
-    if (IsFurther(anchor, score_)) *attempt_ = {score_, anchor, goal.graph, "", reason()};
+    if (IsFurther(anchor, score_, false)) *attempt_ = {score_, anchor, goal.graph, "", reason()};
     return false;
   }
 
@@ -441,15 +441,16 @@ class Search {
 
   // A guard refuses a complete structure: that is further than any structural failure.
   bool Refuse(const std::string& guard, std::string reason) {
-    if (IsFurther(anchor_, score_ + 1)) {
+    if (IsFurther(anchor_, score_ + 1, true)) {
       *attempt_ = {score_ + 1, anchor_, kNone, guard, std::move(reason)};
     }
     return false;
   }
 
   // Attempts that never reached the op's rare operator say nothing and are not kept.
-  bool IsFurther(TermId anchor, int score) const {
-    return attempt_ != nullptr && anchor != kNone && score > attempt_->score;
+  bool IsFurther(TermId anchor, int score, bool is_refusal) const {
+    return attempt_ != nullptr && anchor != kNone &&
+           std::pair(is_refusal, score) > std::pair(!attempt_->guard.empty(), attempt_->score);
   }
 
   // A pattern term for people: the op's input, or what the operator means.

@@ -261,6 +261,7 @@ class OpFileReader {
           reader_.Fail(item.position, "the op has no attribute '" + name + "'");
         }
       }
+      text.required = OptionalStrings(entry, "requires");
       ReadChoices(entry, text.choices);
       if (const YamlNode* flag = reader_.Find(entry, "reassociated")) {
         text.reassociated = reader_.OnOff(*flag, "reassociated");
@@ -546,7 +547,10 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
     };
     for (const std::vector<std::string>& left_out : LeftOut(op)) {
       for (const OpText& text : op.texts) {
-        if (!text.Covers(request.opset)) continue;
+        const bool lacks = std::any_of(left_out.begin(), left_out.end(), [&](const auto& name) {
+          return std::find(text.required.begin(), text.required.end(), name) != text.required.end();
+        });
+        if (lacks || !text.Covers(request.opset)) continue;
         auto choices = op.choices;
         choices.insert(choices.end(), text.choices.begin(), text.choices.end());
         std::erase_if(choices, [&](const auto& c) { return text.attributes.contains(c.first); });

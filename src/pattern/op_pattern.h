@@ -33,6 +33,7 @@
 //       attributes: {table: full} # optional: values this text stands for
 //       captures: [limit]         # optional: attributes that this text binds, beside those of all
 //       choices: {alpha: [1, captured]}   # optional: beside those of all texts
+//       requires: [scale]         # optional: inputs that this text cannot do without
 //       reassociated: on          # optional: equal in exact arithmetic, with other roundings
 //       text: |  ...
 //   bodies:                       # optional: preferred bodies, where they mean the same term
@@ -63,6 +64,7 @@ struct OpText {
   AttributeEnv attributes;
   std::vector<std::string> captures;
   std::vector<std::pair<std::string, std::vector<std::string>>> choices;
+  std::vector<std::string> required;
   bool reassociated = false;
   std::string source;  // the text itself, for bodies
   FunctionText function;

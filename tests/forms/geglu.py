@@ -206,7 +206,8 @@ def near_misses():
     yield near("1.1 instead of 1", lambda g, u: g * (0.5 * (erf(g / ROOT2) + 1.1)) * u, "constant|1.1|expected")
     yield near("another scale in Erf", lambda g, u: g * (0.5 * (erf(g / 1.5) + 1)) * u,
                "constant|1.5|0.6|expected|factor")
-    yield near("no 1 in Erf", lambda g, u: g * (0.5 * erf(g / ROOT2)) * u, "Add|expected|factor|product")
+    # Too little of a GELU is left to speak of a near miss.
+    yield case("GEG near: no 1 in Erf", of(lambda g, u: g * (0.5 * erf(g / ROOT2)) * u), [])
     yield near("another cubic factor", lambda g, u: 0.5 * g * (1 + tanh(SQRT_2_PI * (g + 0.05 * g**3))) * u,
                "constant|0.05|0.04|expected|factor")
     yield near("tanh without x", lambda g, u: 0.5 * g * (1 + tanh(SQRT_2_PI * (CUBIC * g**3))) * u,
