@@ -1,35 +1,39 @@
-// Random edits of real exports: whatever the edit did to the function, the patched model must
-// compute the same. Seeds are fixed and printed; LIGER_MUTANTS changes their number, LIGER_MUTANT_SEED
-// the first of them, and LIGER_MUTANTS_KEEP names a folder for the mutants that fail.
+// Random edits of real exports, of parts of them and of small models of every op: whatever the edit did
+// to the function, the patched model must compute the same. Seeds are fixed and printed.
+//
+// LIGER_MUTANTS changes the number of mutants of a test, LIGER_MUTANT_SEED the first seed,
+// LIGER_MUTANTS_MODELS names a folder of other models whose parts are edited, LIGER_MUTANTS_KEEP one
+// for the mutants that fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <set>
 
+#include "judge.h"
 #include "mutator.h"
 #include "patch_and_run.h"
+#include "seed_models.h"
+#include "window.h"
 
 namespace liger::test {
 namespace {
 
-constexpr uint64_t kSeed = 20261130;  // of the first mutant; LIGER_MUTANT_SEED is another
-constexpr int kMutants = 406;
-constexpr int kHalfMutants = 87;
-constexpr int kMaxTries = 6;         // seeds for one mutant until one gives a model that runs
-constexpr double kLimit = 2e-4;      // f32: of the largest output
-constexpr double kHalfLimit = 2e-3;  // f16: relative L2
-constexpr double kHalfUlp = 1e-3;
-// Exports move by about 6 times a disturbance of their weights. A mutant beyond these cannot be
-// judged.
-constexpr double kMagnification = 200;     // f32: roundings of 1e-6 reach kLimit
-constexpr double kHalfMagnification = 20;  // f16
-constexpr double kDisturbance = 1e-6;  // of the weights, to see how a mutant magnifies roundings
+namespace fs = std::filesystem;
+
+constexpr uint64_t kSeed = 20261130;
+constexpr int kMaxTries = 24;  // seeds for one mutant until one gives a model that runs
+constexpr const char* kModules = "rope,rms_norm,layer_norm,swiglu,geglu,softmax,group_norm";
+
+// Whole exports carry a difference through layers of others, parts do not.
+constexpr Tolerance kWhole = {.half = false, .limit = 2e-4};
+constexpr Tolerance kPart = {.half = false, .limit = 1e-5};
+constexpr Tolerance kHalf = {.half = true, .limit = 2e-3};
 
 const char* const kModels[] = {
     "llama/dynamo_op20",          "llama/dynamo_op18_dyn",      "llama/mask_ts_op17_dyn",
@@ -40,6 +44,15 @@ const char* const kModels[] = {
     "qwen3/mask_ts_op17_dyn"};
 const char* const kHalfModels[] = {"llama/fp16_dynamo_op20", "llama/fp16_mask_ts_op17_dyn",
                                    "qwen3/fp16_dynamo_op23"};
+const char* const kOps[] = {"LigerRMSNorm",      "LigerAddRMSNorm", "LigerLayerNorm",
+                            "LigerAddLayerNorm", "LigerRope",       "LigerSwiGLU",
+                            "LigerGeGLU",        "LigerSoftmax",    "LigerGroupNorm"};
+
+Result<PatchedModel> Patch(const std::string& bytes) {
+  PatchOptions options;
+  options.modules = kModules;
+  return PatchBytes(bytes, options);
+}
 
 // What was matched: op, place and form of each fused node.
 std::multiset<std::string> Matches(const Report& report) {
@@ -51,29 +64,112 @@ std::multiset<std::string> Matches(const Report& report) {
 }
 
 struct Base {
-  std::string name;
-  onnx::ModelProto model;
+  std::string name;    // family/file, or that of a seed
+  std::string family;  // empty for a seed
   std::multiset<std::string> matches;
+  std::set<std::string> ops;
   std::unique_ptr<Mutator> mutator;
 };
 
-Base LoadBase(const std::string& name) {
+// A model to edit; nothing if nothing in it is fused.
+std::optional<Base> MakeBase(const std::string& name, const onnx::ModelProto& model) {
+  const auto patched = Patch(model.SerializeAsString());
+  if (!patched || patched->report.patched.empty()) return std::nullopt;
   Base base;
   base.name = name;
-  std::ifstream stream(std::string(LIGER_TEST_MODELS) + "/" + name + ".onnx", std::ios::binary);
-  const std::string bytes(std::istreambuf_iterator<char>(stream), {});
-  EXPECT_TRUE(base.model.ParseFromString(bytes)) << name;
-  const auto patched = PatchBytes(bytes);
-  EXPECT_TRUE(static_cast<bool>(patched)) << name;
-  if (!patched) return base;
   base.matches = Matches(patched->report);
-  EXPECT_FALSE(base.matches.empty()) << name;
   std::set<std::string> nodes;
   for (const PatchedReport& report : patched->report.patched) {
     nodes.insert(report.replaced.begin(), report.replaced.end());
+    base.ops.insert(report.op);
   }
-  base.mutator = std::make_unique<Mutator>(base.model, std::move(nodes));
+  base.mutator = std::make_unique<Mutator>(model, std::move(nodes));
   return base;
+}
+
+onnx::ModelProto ReadModel(const fs::path& path) {
+  onnx::ModelProto model;
+  std::ifstream stream(path, std::ios::binary);
+  EXPECT_TRUE(model.ParseFromIstream(&stream)) << path;
+  return model;
+}
+
+std::vector<Base> WholeModels(std::span<const char* const> names) {
+  std::vector<Base> bases;
+  for (const std::string name : names) {
+    auto base =
+        MakeBase(name, ReadModel(fs::path(LIGER_TEST_MODELS) / (name + std::string(".onnx"))));
+    EXPECT_TRUE(base) << name << ": nothing is fused";
+    if (!base) continue;
+    base->family = name.substr(0, name.find('/'));
+    bases.push_back(*std::move(base));
+  }
+  return bases;
+}
+
+std::string FamilyOf(const fs::path& file) {
+  std::string unit = file.parent_path().filename();
+  for (const std::string suffix : {"_lang", "_vis", "_text", "_text_model"}) {
+    if (unit.ends_with(suffix)) unit.resize(unit.size() - suffix.size());
+  }
+  return unit;
+}
+
+// One part of an export for every form of every op in it.
+void CutParts(const fs::path& file, std::vector<Base>& bases) {
+  const onnx::ModelProto model = ReadModel(file);
+  const auto patched = Patch(model.SerializeAsString());
+  if (!patched) return;
+  const onnx::ModelProto typed = WithTypes(model);
+  std::set<std::string> seen;
+  const std::string unit = file.parent_path().filename().string() + "/" + file.stem().string();
+  for (const PatchedReport& report : patched->report.patched) {
+    if (!seen.insert(report.op + report.form).second) continue;
+    const bool rope = report.op == "LigerRope";  // with the tables
+    const WindowSize size = {.above = rope ? 7 : 2 + static_cast<int>(seen.size() % 3)};
+    const auto part = CutWindow(typed, {report.replaced.begin(), report.replaced.end()}, size);
+    if (!part) continue;
+    std::mt19937_64 random(kSeed);
+    const NamedTensors feeds = DecoderFeeds(*part, random);
+    if (!RunModel(part->SerializeAsString(), feeds, "")) continue;
+    auto base = MakeBase(unit + " " + report.node, *part);
+    if (!base) continue;
+    base->family = FamilyOf(file);
+    bases.push_back(*std::move(base));
+  }
+}
+
+std::vector<Base> Parts(bool half) {
+  const char* given = std::getenv("LIGER_MUTANTS_MODELS");
+  std::vector<fs::path> files;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(given != nullptr ? given : LIGER_TEST_EXPORTS)) {
+    const bool is_half = entry.path().filename().string().starts_with("fp16");
+    if (entry.path().extension() == ".onnx" && is_half == half) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  std::vector<Base> bases;
+  for (const fs::path& file : files) CutParts(file, bases);
+  return bases;
+}
+
+std::vector<Base> Seeds(DType dtype) {
+  std::vector<Base> bases;
+  for (const SeedModel& seed : SeedModels()) {
+    const onnx::ModelProto model = BuildSeed(seed, dtype);
+    std::mt19937_64 random(kSeed);
+    const auto result =
+        RunModel(model.SerializeAsString(), DecoderFeeds(model, random), std::string());
+    if (!result) {
+      // Some of ONNX Runtime's own operators have no f16 form on the CPU.
+      EXPECT_EQ(dtype, DType::kF16) << seed.name << ": " << result.error().message;
+      continue;
+    }
+    auto base = MakeBase(seed.name, model);
+    EXPECT_TRUE(base) << seed.name << " (" << DTypeName(dtype) << "): nothing is fused";
+    if (base) bases.push_back(*std::move(base));
+  }
+  return bases;
 }
 
 NamedTensors FeedsFor(const Mutant& mutant, uint64_t seed) {
@@ -89,110 +185,6 @@ NamedTensors FeedsFor(const Mutant& mutant, uint64_t seed) {
   return feeds;
 }
 
-// How much the outputs move, relative to kDisturbance, when every f32 weight moves by that.
-double MagnificationOnce(const onnx::ModelProto& model, const NamedTensors& feeds,
-                         const NamedTensors& outputs, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  onnx::ModelProto disturbed = model;
-  for (auto& tensor : *disturbed.mutable_graph()->mutable_initializer()) {
-    if (tensor.data_type() != onnx::TensorProto::FLOAT || tensor.raw_data().size() < 64) continue;
-    std::string& bytes = *tensor.mutable_raw_data();
-    for (size_t at = 0; at + 4 <= bytes.size(); at += 4) {
-      float value;
-      std::memcpy(&value, bytes.data() + at, 4);
-      const double push = static_cast<double>(random() % 2001) / 1000 - 1;
-      value = static_cast<float>(value * (1 + kDisturbance * push));
-      std::memcpy(bytes.data() + at, &value, 4);
-    }
-  }
-  const auto moved = RunModel(disturbed.SerializeAsString(), feeds, "");
-  if (!moved) return 0;
-  const Difference difference = Compare(outputs, *moved);
-  return difference.structure.empty() ? difference.largest / kDisturbance : 1e30;
-}
-
-// The largest of a few: a rounding to a half type moves its result seldom, but then far.
-double Magnification(const onnx::ModelProto& model, const NamedTensors& feeds,
-                     const NamedTensors& outputs, uint64_t seed) {
-  double largest = 0;
-  for (uint64_t i = 0; i < 5; ++i) {
-    largest = std::max(largest, MagnificationOnce(model, feeds, outputs, seed + i));
-  }
-  return largest;
-}
-
-void WidenType(onnx::TypeProto& type) {
-  auto& tensor = *type.mutable_tensor_type();
-  if (tensor.elem_type() == onnx::TensorProto::FLOAT16) {
-    tensor.set_elem_type(onnx::TensorProto::FLOAT);
-  }
-}
-
-void WidenTensor(onnx::TensorProto& tensor) {
-  if (tensor.data_type() != onnx::TensorProto::FLOAT16) return;
-  Tensor half{DType::kF16, {tensor.dims().begin(), tensor.dims().end()}, {}};
-  half.bytes.resize(half.size() * 2);
-  if (tensor.int32_data_size() > 0) {
-    for (int i = 0; i < tensor.int32_data_size(); ++i) {
-      const auto bits = static_cast<uint16_t>(tensor.int32_data(i));
-      std::memcpy(half.bytes.data() + 2 * i, &bits, 2);
-    }
-  } else {
-    std::memcpy(half.bytes.data(), tensor.raw_data().data(), half.bytes.size());
-  }
-  const Tensor wide = Tensor::FromDoubles(DType::kF32, half.shape, half.ToDoubles());
-  tensor.clear_int32_data();
-  tensor.set_data_type(onnx::TensorProto::FLOAT);
-  tensor.set_raw_data(
-      std::string(reinterpret_cast<const char*>(wide.bytes.data()), wide.bytes.size()));
-}
-
-// The model in f32 throughout: what its f16 form rounds from.
-void Widen(onnx::GraphProto& graph) {
-  for (auto& tensor : *graph.mutable_initializer()) WidenTensor(tensor);
-  for (auto* infos : {graph.mutable_input(), graph.mutable_output(), graph.mutable_value_info()}) {
-    for (auto& info : *infos) WidenType(*info.mutable_type());
-  }
-  for (auto& node : *graph.mutable_node()) {
-    for (auto& attribute : *node.mutable_attribute()) {
-      if (attribute.has_t()) WidenTensor(*attribute.mutable_t());
-      if (attribute.has_g()) Widen(*attribute.mutable_g());
-      if (node.op_type() == "Cast" && attribute.i() == onnx::TensorProto::FLOAT16) {
-        attribute.set_i(onnx::TensorProto::FLOAT);
-      }
-    }
-  }
-}
-
-NamedTensors Widened(const NamedTensors& tensors) {
-  NamedTensors wide = tensors;
-  for (auto& [name, tensor] : wide) {
-    if (tensor.dtype != DType::kF16) continue;
-    tensor = Tensor::FromDoubles(DType::kF32, tensor.shape, tensor.ToDoubles());
-  }
-  return wide;
-}
-
-// Whether the patched f16 model is as near to the f32 form of the mutant as the mutant itself, or
-// the mutant magnifies roundings several times more than an export does.
-enum class Verdict { kAsExact, kUnstable, kWrong };
-Verdict JudgeHalf(const onnx::ModelProto& model, const NamedTensors& feeds,
-                  const NamedTensors& before, const NamedTensors& after, uint64_t seed) {
-  onnx::ModelProto wide = model;
-  Widen(*wide.mutable_graph());
-  const NamedTensors wide_feeds = Widened(feeds);
-  const auto reference = RunModel(wide.SerializeAsString(), wide_feeds, "");
-  if (!reference) return Verdict::kWrong;
-  const Difference old = Compare(*reference, Widened(before));
-  const Difference now = Compare(*reference, Widened(after));
-  if (old.structure.empty() && now.structure.empty() &&
-      now.relative_l2 <= 1.25 * old.relative_l2 + kHalfUlp) {
-    return Verdict::kAsExact;
-  }
-  return Magnification(wide, wide_feeds, *reference, seed) > kHalfMagnification ? Verdict::kUnstable
-                                                                                : Verdict::kWrong;
-}
-
 struct Tally {
   int made = 0, changed = 0, patched = 0, unstable = 0, tries = 0;
   double worst = 0;
@@ -200,143 +192,185 @@ struct Tally {
 
 struct Totals {
   std::map<std::string, Tally> kinds;
-  std::map<std::string, int> models;
-  int made = 0, changed = 0, failed = 0, unstable = 0;
+  std::map<std::string, int> ops;  // mutants of models that hold the op
+  std::set<std::string> models, families;
+  int made = 0, changed = 0, patched = 0, failed = 0, unstable = 0;
 };
 
-// Makes one mutant, patches and runs it. False if the mutant is no model that runs.
-bool TryMutant(const Base& base, const std::string& kind, uint64_t seed, bool half,
-               Totals& totals) {
-  std::mt19937_64 random(seed);
-  Tally& tally = totals.kinds[kind];
-  ++tally.tries;
-  const auto mutant = base.mutator->Make(kind, random);
-  if (!mutant) return false;
-  const std::string bytes = mutant->model.SerializeAsString();
-  const NamedTensors feeds = FeedsFor(*mutant, seed);
-  const auto before = RunModel(bytes, feeds, "");
-  if (!before) return false;
+class Run {
+ public:
+  Run(std::vector<Base> bases, const Tolerance& tolerance)
+      : bases_(std::move(bases)), tolerance_(tolerance) {}
 
-  const auto patched = PatchBytes(bytes);
-  const auto fail = [&](const std::string& what) {
-    ++totals.failed;
-    std::string text = what + "\n  seed " + std::to_string(seed) + ", " + kind + ", " + base.name +
-                       ", " + mutant->note;
-    if (patched) {
-      for (const std::string& match : Matches(patched->report)) {
-        text += std::string("\n    ") + (base.matches.contains(match) ? "  " : "* ") + match;
-      }
-      for (const std::string& match : base.matches) {
-        if (!Matches(patched->report).contains(match)) text += "\n    - " + match;
+  Totals Make(int count) {
+    const auto& kinds = Mutator::Kinds();
+    for (int i = 0; i < count && !bases_.empty(); ++i) {
+      std::vector<std::string> edits = {kinds[i % kinds.size()]};
+      // Every fourth mutant has two edits: the second may hide what the first one did.
+      if (i % 4 == 3) edits.push_back(kinds[(i * 13 + i / 4) % kinds.size()]);
+      for (int attempt = 0; attempt < kMaxTries; ++attempt) {
+        const uint64_t seed = FirstSeed() + static_cast<uint64_t>(i) * kMaxTries + attempt;
+        // A stride through the models that meets every one of them.
+        const size_t at = (static_cast<size_t>(i) * 31 + static_cast<size_t>(attempt) * 7 +
+                           static_cast<size_t>(i) / kinds.size()) %
+                          bases_.size();
+        if (Try(bases_[at], edits, seed)) break;
       }
     }
-    ADD_FAILURE() << text;
+    Print();
+    return totals_;
+  }
+
+ private:
+  static uint64_t FirstSeed() {
+    const char* given = std::getenv("LIGER_MUTANT_SEED");
+    return given != nullptr ? std::strtoull(given, nullptr, 10) : kSeed;
+  }
+
+  // Makes one mutant, patches and runs it. False if the mutant is no model that runs.
+  bool Try(const Base& base, const std::vector<std::string>& edits, uint64_t seed) {
+    const std::string& kind = edits.front();
+    std::mt19937_64 random(seed);
+    Tally& tally = totals_.kinds[kind];
+    ++tally.tries;
+    const auto mutant = base.mutator->Make(edits, random);
+    if (!mutant) return false;
+    const std::string bytes = mutant->model.SerializeAsString();
+    const NamedTensors feeds = FeedsFor(*mutant, seed);
+    const auto before = RunModel(bytes, feeds, "");
+    if (!before) return false;
+
+    ++totals_.made, ++tally.made;
+    totals_.models.insert(base.name);
+    if (!base.family.empty()) totals_.families.insert(base.family);
+    for (const std::string& op : base.ops) ++totals_.ops[op];
+    const auto patched = Patch(bytes);
+    const std::string where = "seed " + std::to_string(seed) + ", " + kind +
+                              (edits.size() > 1 ? " and " + edits[1] : "") + ", " + base.name +
+                              ", " + mutant->note;
+    if (!patched) {
+      Fail(where, bytes, "the tool fails: " + patched.error().message);
+      return true;
+    }
+    const auto matches = Matches(patched->report);
+    if (matches != base.matches) ++totals_.changed, ++tally.changed;
+    if (matches.empty()) return true;
+    ++totals_.patched, ++tally.patched;
+    for (const std::string& library : {LigerLibraryPath(), std::string()}) {
+      const std::string how = library.empty() ? "without the library" : "with the library";
+      const auto after = RunModel(patched->bytes, feeds, library);
+      if (!after) {
+        Fail(where, bytes, how + " the patched model does not run: " + after.error().message);
+        return true;
+      }
+      const Judgement judged = Judge(mutant->model, feeds, *before, *after, tolerance_, seed);
+      if (judged.verdict == Verdict::kSame) {
+        tally.worst = std::max(tally.worst, judged.amount);
+      } else if (judged.verdict == Verdict::kUnstable) {
+        ++totals_.unstable, ++tally.unstable;
+        return true;
+      } else {
+        char amount[32];
+        std::snprintf(amount, sizeof amount, "%.2e", judged.amount);
+        std::string text = how + " the result differs by " + amount + " " + judged.structure;
+        for (const std::string& match : matches) {
+          text += std::string("\n    ") + (base.matches.contains(match) ? "  " : "* ") + match;
+        }
+        for (const std::string& match : base.matches) {
+          if (!matches.contains(match)) text += "\n    - " + match;
+        }
+        Fail(where, bytes, text);
+        return true;
+      }
+    }
+    return true;
+  }
+
+  void Fail(const std::string& where, const std::string& bytes, const std::string& what) {
+    ++totals_.failed;
+    ADD_FAILURE() << where << "\n  " << what;
     if (const char* folder = std::getenv("LIGER_MUTANTS_KEEP")) {
-      std::ofstream(std::string(folder) + "/" + std::to_string(seed) + ".onnx", std::ios::binary)
-          << bytes;
+      const std::string name = "mutant-" + std::to_string(totals_.failed) + "-" +
+                               std::to_string(std::hash<std::string>{}(where) % 100000);
+      std::ofstream(fs::path(folder) / (name + ".onnx"), std::ios::binary) << bytes;
+      std::ofstream(fs::path(folder) / (name + ".txt")) << where << "\n" << what << "\n";
     }
-  };
-  ++totals.made;
-  ++tally.made;
-  ++totals.models[base.name];
-  if (!patched) {
-    fail("the tool fails: " + patched.error().message);
-    return true;
   }
-  if (Matches(patched->report) != base.matches) ++totals.changed, ++tally.changed;
-  if (patched->report.patched.empty()) return true;
-  ++tally.patched;
-  for (const std::string& library : {LigerLibraryPath(), std::string()}) {
-    const std::string how = library.empty() ? "without the library" : "with the library";
-    const auto after = RunModel(patched->bytes, feeds, library);
-    if (!after) {
-      fail(how + " the patched model does not run: " + after.error().message);
-      return true;
-    }
-    const Difference difference = Compare(*before, *after);
-    const double amount = half ? difference.relative_l2 : difference.largest;
-    const double limit = half ? kHalfLimit : kLimit;
-    if (difference.structure.empty() && amount <= limit) {
-      tally.worst = std::max(tally.worst, amount);
-      continue;
-    }
-    // An edit can make a model that magnifies roundings without bound (a norm bypassed, a value
-    // near zero inverted). Then the difference says nothing.
-    Verdict verdict = Verdict::kWrong;
-    if (half) {
-      verdict = JudgeHalf(mutant->model, feeds, *before, *after, seed);
-    } else if (Magnification(mutant->model, feeds, *before, seed) > kMagnification) {
-      verdict = Verdict::kUnstable;
-    }
-    if (verdict == Verdict::kAsExact) continue;
-    if (verdict == Verdict::kUnstable) {
-      ++totals.unstable, ++tally.unstable;
-      return true;
-    }
-    fail(how + " the result differs by " + std::to_string(amount) + " " + difference.structure);
-    return true;
-  }
-  return true;
-}
 
-uint64_t FirstSeed() {
-  const char* given = std::getenv("LIGER_MUTANT_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : kSeed;
-}
-
-Totals RunMutants(std::span<const char* const> names, int count, bool half) {
-  std::vector<Base> bases;
-  for (const char* name : names) bases.push_back(LoadBase(name));
-  Totals totals;
-  const auto& kinds = Mutator::Kinds();
-  for (int i = 0; i < count; ++i) {
-    const std::string& kind = kinds[i % kinds.size()];
-    for (int attempt = 0; attempt < kMaxTries; ++attempt) {
-      const uint64_t seed = FirstSeed() + static_cast<uint64_t>(i) * kMaxTries + attempt;
-      const Base& base = bases[(i / kinds.size() + i % kinds.size() + attempt) % bases.size()];
-      if (base.mutator != nullptr && TryMutant(base, kind, seed, half, totals)) break;
+  void Print() const {
+    std::printf("%-22s %6s %6s %8s %8s %9s %10s\n", "kind", "tries", "made", "changed", "patched",
+                "unstable", "worst");
+    for (const auto& [kind, tally] : totals_.kinds) {
+      std::printf("%-22s %6d %6d %8d %8d %9d %10.1e\n", kind.c_str(), tally.tries, tally.made,
+                  tally.changed, tally.patched, tally.unstable, tally.worst);
     }
+    for (const auto& [op, made] : totals_.ops) std::printf("%-22s %13d\n", op.c_str(), made);
+    std::printf(
+        "first seed %llu: %d mutants of %zu models (of %zu) and %zu families, %d change the "
+        "matches, %d are patched, %d unstable, %d wrong\n",
+        static_cast<unsigned long long>(FirstSeed()), totals_.made, totals_.models.size(),
+        bases_.size(), totals_.families.size(), totals_.changed, totals_.patched, totals_.unstable,
+        totals_.failed);
   }
-  std::printf("%-22s %6s %6s %8s %8s %9s %10s\n", "kind", "tries", "made", "changed", "patched",
-              "unstable", "worst");
-  for (const auto& [kind, tally] : totals.kinds) {
-    std::printf("%-22s %6d %6d %8d %8d %9d %10.1e\n", kind.c_str(), tally.tries, tally.made,
-                tally.changed, tally.patched, tally.unstable, tally.worst);
-  }
-  std::printf(
-      "first seed %llu: %d mutants of %zu models, %d change the matches, %d unstable, %d "
-      "wrong\n",
-      static_cast<unsigned long long>(FirstSeed()), totals.made, totals.models.size(),
-      totals.changed, totals.unstable, totals.failed);
-  return totals;
-}
+
+  std::vector<Base> bases_;
+  Tolerance tolerance_;
+  Totals totals_;
+};
 
 int Count(int usual) {
   const char* given = std::getenv("LIGER_MUTANTS");
   return given != nullptr ? std::atoi(given) : usual;
 }
 
+struct Expected {
+  int made;
+  size_t families = 0;
+  std::span<const char* const> ops = {};
+};
+
+void RunMutants(std::vector<Base> bases, const Tolerance& tolerance, int usual,
+                const Expected& expected) {
+  const int count = Count(usual);
+  Totals totals = Run(std::move(bases), tolerance).Make(count);
+  EXPECT_EQ(totals.failed, 0);
+  if (count < usual) return;
+  EXPECT_GE(totals.made, expected.made);
+  EXPECT_GE(totals.families.size(), expected.families);
+  EXPECT_GE(3 * totals.changed, totals.made) << "the edits miss the matches";
+  EXPECT_LE((tolerance.half ? 20 : 50) * totals.unstable, totals.made)
+      << "too many mutants cannot be judged";
+  for (const std::string op : expected.ops) EXPECT_GE(totals.ops[op], 3) << op;
+}
+
 TEST(Mutation, PatchedMutantsOfF32ExportsComputeTheSame) {
   if (!OrtIsAvailable()) GTEST_SKIP() << OrtMissingText();
-  const int count = Count(kMutants);
-  const Totals totals = RunMutants(kModels, count, /*half=*/false);
-  EXPECT_EQ(totals.failed, 0);
-  if (count < kMutants) return;
-  EXPECT_GE(totals.made, 300);
-  EXPECT_GE(totals.models.size(), 8u);
-  EXPECT_GE(3 * totals.changed, totals.made) << "the edits miss the matches";
-  EXPECT_LE(50 * totals.unstable, totals.made) << "too many mutants cannot be judged";
+  RunMutants(WholeModels(kModels), kWhole, 104, {.made = 80, .families = 4});
 }
 
 TEST(Mutation, PatchedMutantsOfF16ExportsComputeNearlyTheSame) {
   if (!OrtIsAvailable()) GTEST_SKIP() << OrtMissingText();
-  const int count = Count(kHalfMutants);
-  const Totals totals = RunMutants(kHalfModels, count, /*half=*/true);
-  EXPECT_EQ(totals.failed, 0);
-  if (count < kHalfMutants) return;
-  EXPECT_GE(totals.made, 40);
-  EXPECT_LE(20 * totals.unstable, totals.made) << "too many mutants cannot be judged";
-  EXPECT_GE(3 * totals.changed, totals.made) << "the edits miss the matches";
+  RunMutants(WholeModels(kHalfModels), kHalf, 52, {.made = 40, .families = 2});
+}
+
+TEST(Mutation, PatchedMutantsOfPartsOfEveryFamilyComputeTheSame) {
+  if (!OrtIsAvailable()) GTEST_SKIP() << OrtMissingText();
+  RunMutants(Parts(/*half=*/false), kPart, 624, {.made = 400, .families = 30});
+}
+
+TEST(Mutation, PatchedMutantsOfF16PartsComputeNearlyTheSame) {
+  if (!OrtIsAvailable()) GTEST_SKIP() << OrtMissingText();
+  RunMutants(Parts(/*half=*/true), kHalf, 208, {.made = 140, .families = 4});
+}
+
+TEST(Mutation, PatchedMutantsOfEveryOpComputeTheSame) {
+  if (!OrtIsAvailable()) GTEST_SKIP() << OrtMissingText();
+  RunMutants(Seeds(DType::kF32), kPart, 624, {.made = 400, .ops = kOps});
+}
+
+TEST(Mutation, PatchedMutantsOfEveryOpInF16ComputeNearlyTheSame) {
+  if (!OrtIsAvailable()) GTEST_SKIP() << OrtMissingText();
+  RunMutants(Seeds(DType::kF16), kHalf, 364, {.made = 220, .ops = kOps});
 }
 
 }  // namespace

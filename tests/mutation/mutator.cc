@@ -8,7 +8,8 @@
 #include <functional>
 #include <limits>
 
-#include "tensor.h"
+#include "op_edits.h"
+#include "window.h"
 
 namespace liger::test {
 namespace {
@@ -19,19 +20,9 @@ using onnx::NodeProto;
 using onnx::TensorProto;
 
 // One edit in the making. Every kind is a method that returns false if it finds no place.
-class Edit {
+class Edit : public EditBase {
  public:
-  Edit(Mutant& mutant, const std::set<std::string>& preferred,
-       const std::map<std::string, MutantType>& types, std::mt19937_64& random)
-      : mutant_(mutant),
-        graph_(*mutant.model.mutable_graph()),
-        preferred_(preferred),
-        types_(types),
-        random_(random) {
-    for (const auto& import : mutant.model.opset_import()) {
-      if (import.domain().empty()) opset_ = import.version();
-    }
-  }
+  using EditBase::EditBase;
 
   bool SwapOperands() {
     const int n = Pick({"Mul", "Add", "Sub", "Div", "Pow", "Concat"},
@@ -224,7 +215,7 @@ class Edit {
 
   bool InsertNeg() {
     return OnEdge(
-        [](Edit& e, int n, int slot) { return e.Between(n, slot, {Node("Neg", {}, {})}, "Neg"); });
+        [this](int n, int slot) { return Between(n, slot, {Node("Neg", {}, {})}, "Neg"); });
   }
 
   bool ChangeActivation() {
@@ -312,56 +303,55 @@ class Edit {
   }
 
   bool InsertIdentity() {
-    return OnEdge([](Edit& e, int n, int slot) {
-      return e.Between(n, slot, {Node("Identity", {}, {})}, "Identity");
+    return OnEdge([this](int n, int slot) {
+      return Between(n, slot, {Node("Identity", {}, {})}, "Identity");
     });
   }
 
   bool InsertCast() {
-    return OnEdge([](Edit& e, int n, int slot) {
-      const MutantType* type = e.TypeOf(e.graph_.node(n).input(slot));
+    return OnEdge([this](int n, int slot) {
+      const MutantType* type = TypeOf(graph_.node(n).input(slot));
       const auto cast = [](int32_t to) {
         NodeProto node = Node("Cast", {}, {});
         IntAttribute(node, "to", to);
         return node;
       };
-      const int form = e.Below(4);
-      if (form == 0) return e.Between(n, slot, {cast(type->dtype)}, "no-op Cast");
+      const int form = Below(4);
+      if (form == 0) return Between(n, slot, {cast(type->dtype)}, "no-op Cast");
       static constexpr int32_t kVia[] = {TensorProto::FLOAT16, TensorProto::DOUBLE,
                                          TensorProto::BFLOAT16};
       const int32_t via = kVia[form - 1];
-      return e.Between(n, slot, {cast(via), cast(type->dtype)},
-                       "Cast to " + std::to_string(via) + " and back");
+      return Between(n, slot, {cast(via), cast(type->dtype)},
+                     "Cast to " + std::to_string(via) + " and back");
     });
   }
 
   bool InsertReshape() {
-    return OnEdge([](Edit& e, int n, int slot) {
-      const MutantType* type = e.TypeOf(e.graph_.node(n).input(slot));
+    return OnEdge([this](int n, int slot) {
+      const MutantType* type = TypeOf(graph_.node(n).input(slot));
       if (type->dims.empty()) return false;
       const auto rank = static_cast<int64_t>(type->dims.size());
-      const int form = e.Below(4);
+      const int form = Below(4);
       if (form == 0) {  // to its own shape
         NodeProto reshape = Node("Reshape", {}, {});
         std::vector<int64_t> zeros(rank, 0);
-        return e.Between(n, slot, {With(reshape, e.AddInts(zeros))}, "Reshape to the same shape");
+        return Between(n, slot, {With(reshape, AddInts(zeros))}, "Reshape to the same shape");
       }
       if (form == 1) {
-        const std::string axes = e.AddInts({static_cast<int64_t>(e.Below(static_cast<int>(rank)))});
-        return e.Between(
-            n, slot, {With(Node("Unsqueeze", {}, {}), axes), With(Node("Squeeze", {}, {}), axes)},
-            "Unsqueeze and Squeeze");
+        const std::string axes = AddInts({static_cast<int64_t>(Below(static_cast<int>(rank)))});
+        return Between(n, slot,
+                       {With(Node("Unsqueeze", {}, {}), axes), With(Node("Squeeze", {}, {}), axes)},
+                       "Unsqueeze and Squeeze");
       }
       if (form == 2) {  // an axis more in front
-        return e.Between(n, slot, {With(Node("Unsqueeze", {}, {}), e.AddInts({0}))},
-                         "Unsqueeze at 0");
+        return Between(n, slot, {With(Node("Unsqueeze", {}, {}), AddInts({0}))}, "Unsqueeze at 0");
       }
       std::vector<int64_t> perm(rank);
       for (int64_t i = 0; i < rank; ++i) perm[i] = i;
-      if (rank >= 2) std::swap(perm[e.Below(static_cast<int>(rank))], perm[rank - 1]);
+      if (rank >= 2) std::swap(perm[Below(static_cast<int>(rank))], perm[rank - 1]);
       NodeProto transpose = Node("Transpose", {}, {});
       IntsAttribute(transpose, "perm", perm);
-      return e.Between(n, slot, {transpose}, "Transpose");
+      return Between(n, slot, {transpose}, "Transpose");
     });
   }
 
@@ -410,7 +400,9 @@ class Edit {
         if (straight.op_type() != "Mul" || crossed.op_type() != "Mul") continue;
         for (int turned : {0, 1}) {
           const NodeProto* concat = made_by(crossed.input(turned));
-          if (concat == nullptr || concat->op_type() != "Concat") continue;
+          if (concat == nullptr || concat->op_type() != "Concat" || concat->input_size() != 2) {
+            continue;
+          }
           const NodeProto* low = made_by(concat->input(1));
           if (low == nullptr || low->op_type() != "Slice") continue;
           const int x = straight.input(0) == low->input(0) ? 0 : 1;
@@ -551,13 +543,13 @@ class Edit {
   }
 
   bool InsertScale() {
-    return OnEdge([](Edit& e, int n, int slot) {
-      const MutantType* type = e.TypeOf(e.graph_.node(n).input(slot));
+    return OnEdge([this](int n, int slot) {
+      const MutantType* type = TypeOf(graph_.node(n).input(slot));
       static constexpr double kValues[] = {2, 0.5, 1, 0, 1.0001};
-      const double value = kValues[e.Below(5)];
-      const char* op = e.Below(2) == 0 ? "Mul" : "Add";
-      return e.Between(n, slot, {With(Node(op, {}, {}), e.AddConstant(type->dtype, {}, {value}))},
-                       std::string(op) + " " + std::to_string(value));
+      const double value = kValues[Below(5)];
+      const char* op = Below(2) == 0 ? "Mul" : "Add";
+      return Between(n, slot, {With(Node(op, {}, {}), AddConstant(type->dtype, {}, {value}))},
+                     std::string(op) + " " + std::to_string(value));
     });
   }
 
@@ -596,331 +588,45 @@ class Edit {
     mutant_.note = old + " as " + name;
     return true;
   }
-
-  int Below(int n) { return static_cast<int>(random_() % static_cast<uint64_t>(n)); }
-
- private:
-  static NodeProto Node(const std::string& op, std::vector<std::string> inputs,
-                        std::vector<std::string> outputs) {
-    NodeProto node;
-    node.set_op_type(op);
-    for (auto& input : inputs) node.add_input(std::move(input));
-    for (auto& output : outputs) node.add_output(std::move(output));
-    return node;
-  }
-  static NodeProto With(NodeProto node, const std::string& second_input) {
-    node.add_input(second_input);
-    return node;
-  }
-
-  static AttributeProto& FreshAttribute(NodeProto& node, const std::string& name,
-                                        AttributeProto::AttributeType type) {
-    RemoveAttribute(node, name);
-    AttributeProto& attribute = *node.add_attribute();
-    attribute.set_name(name);
-    attribute.set_type(type);
-    return attribute;
-  }
-  static void RemoveAttribute(NodeProto& node, const std::string& name) {
-    for (int i = 0; i < node.attribute_size(); ++i) {
-      if (node.attribute(i).name() == name) {
-        node.mutable_attribute()->DeleteSubrange(i, 1);
-        return;
-      }
-    }
-  }
-  static void IntAttribute(NodeProto& node, const std::string& name, int64_t value) {
-    FreshAttribute(node, name, AttributeProto::INT).set_i(value);
-  }
-  static void FloatAttribute(NodeProto& node, const std::string& name, float value) {
-    FreshAttribute(node, name, AttributeProto::FLOAT).set_f(value);
-  }
-  static void IntsAttribute(NodeProto& node, const std::string& name,
-                            const std::vector<int64_t>& values) {
-    AttributeProto& attribute = FreshAttribute(node, name, AttributeProto::INTS);
-    for (int64_t v : values) attribute.add_ints(v);
-  }
-  static void AddBody(NodeProto& node, const std::string& name, const GraphProto& body) {
-    *FreshAttribute(node, name, AttributeProto::GRAPH).mutable_g() = body;
-  }
-
-  std::string Fresh(const std::string& base) {
-    return "mutant_" + base + "_" + std::to_string(next_name_++);
-  }
-
-  bool Note(const NodeProto& node, const std::string& what) {
-    mutant_.note =
-        (node.name().empty() ? node.output(0) : node.name()) + " (" + node.op_type() + "): " + what;
-    return true;
-  }
-
-  // A random node of one of the types (any if empty) that the predicate likes; -1 if there is none.
-  int Pick(std::initializer_list<const char*> types,
-           const std::function<bool(const NodeProto&)>& likes = nullptr) {
-    std::vector<int> all;
-    std::vector<int> liked;
-    for (int i = 0; i < graph_.node_size(); ++i) {
-      const NodeProto& node = graph_.node(i);
-      if (node.output_size() == 0) continue;
-      const bool typed =
-          types.size() == 0 || std::find(types.begin(), types.end(), node.op_type()) != types.end();
-      if (!typed || (likes && !likes(node))) continue;
-      all.push_back(i);
-      if (preferred_.contains(node.name())) liked.push_back(i);
-    }
-    if (all.empty()) return -1;
-    const std::vector<int>& from = !liked.empty() && Below(4) != 0 ? liked : all;
-    return from[Below(static_cast<int>(from.size()))];
-  }
-
-  int PickFloatOutput() {
-    return Pick({}, [&](const NodeProto& node) {
-      return node.output_size() == 1 && node.attribute_size() < 8 && IsFloat(node.output(0));
-    });
-  }
-
-  int PickScalarUse(std::initializer_list<const char*> types, int* slot,
-                    const std::function<bool(const NodeProto&)>& likes) {
-    const auto find = [&](const NodeProto& node) {
-      for (int i = 0; i < node.input_size(); ++i) {
-        const TensorProto* constant = Constant(node.input(i));
-        if (constant != nullptr && ScalarOf(*constant)) return i;
-      }
-      return -1;
-    };
-    const int n =
-        Pick(types, [&](const NodeProto& node) { return find(node) >= 0 && likes(node); });
-    if (n >= 0) *slot = find(graph_.node(n));
-    return n;
-  }
-
-  bool ReplaceScalar(int n, int slot, const std::function<double(double)>& change) {
-    NodeProto& node = *graph_.mutable_node(n);
-    const TensorProto& old = *Constant(node.input(slot));
-    const double value = *ScalarOf(old);
-    const double changed = change(value);
-    std::vector<int64_t> dims(old.dims().begin(), old.dims().end());
-    node.set_input(slot, AddConstant(old.data_type(), dims, {changed}));
-    return Note(node, std::to_string(value) + " -> " + std::to_string(changed));
-  }
-
-  // Edits the edge into one float input of a node.
-  bool OnEdge(const std::function<bool(Edit&, int, int)>& edit) {
-    const auto slots = [&](const NodeProto& node) {
-      std::vector<int> found;
-      for (int i = 0; i < node.input_size(); ++i) {
-        if (IsFloat(node.input(i))) found.push_back(i);
-      }
-      return found;
-    };
-    const int n = Pick({}, [&](const NodeProto& node) { return !slots(node).empty(); });
-    if (n < 0) return false;
-    const std::vector<int> found = slots(graph_.node(n));
-    return edit(*this, n, found[Below(static_cast<int>(found.size()))]);
-  }
-
-  // Puts a chain of nodes, which lack first input and output, in front of an input.
-  bool Between(int n, int slot, std::vector<NodeProto> chain, const std::string& note) {
-    Note(graph_.node(n), note + " in front of input " + std::to_string(slot));
-    std::string value = graph_.node(n).input(slot);
-    const std::string first = Fresh("edge");
-    std::string last = first;
-    for (size_t i = 0; i < chain.size(); ++i) {
-      NodeProto& node = chain[i];
-      NodeProto full = node;
-      full.clear_input();
-      full.add_input(value);
-      for (const std::string& input : node.input()) full.add_input(input);
-      last = i == 0 ? first : Fresh("edge");
-      full.add_output(last);
-      value = last;
-      node = full;
-    }
-    graph_.mutable_node(n)->set_input(slot, last);
-    for (size_t i = 0; i < chain.size(); ++i) Insert(n + static_cast<int>(i), chain[i]);
-    return true;
-  }
-
-  // Whether all inputs of `node` are known in front of position n.
-  bool Precede(const NodeProto& node, int n) const {
-    const auto producer = Producers();
-    return std::all_of(node.input().begin(), node.input().end(), [&](const std::string& input) {
-      const auto found = producer.find(input);
-      return found == producer.end() || found->second < n;
-    });
-  }
-
-  std::map<std::string, int> Producers() const {
-    std::map<std::string, int> producer;
-    for (int i = 0; i < graph_.node_size(); ++i) {
-      for (const std::string& output : graph_.node(i).output()) producer[output] = i;
-    }
-    return producer;
-  }
-
-  const MutantType* TypeOf(const std::string& value) const {
-    const auto found = types_.find(value);
-    return found != types_.end() ? &found->second : nullptr;
-  }
-  bool IsFloat(const std::string& value) const {
-    const MutantType* type = TypeOf(value);
-    return type != nullptr &&
-           (type->dtype == TensorProto::FLOAT || type->dtype == TensorProto::FLOAT16);
-  }
-
-  int SameTypeInput(const NodeProto& node) const {
-    const MutantType* type = TypeOf(node.output(0));
-    for (int i = 0; type != nullptr && i < node.input_size(); ++i) {
-      const MutantType* in = TypeOf(node.input(i));
-      if (in != nullptr && *in == *type) return i;
-    }
-    return -1;
-  }
-
-  int RowSlot(const NodeProto& node) const {
-    for (int i = 0; i < node.input_size(); ++i) {
-      const TensorProto* constant = Constant(node.input(i));
-      if (constant != nullptr && constant->dims_size() == 1 && constant->dims(0) > 1) return i;
-    }
-    return -1;
-  }
-
-  // The tensor behind an initializer or a Constant node.
-  const TensorProto* Constant(const std::string& value) const {
-    for (const TensorProto& initializer : graph_.initializer()) {
-      if (initializer.name() == value) return &initializer;
-    }
-    for (const NodeProto& node : graph_.node()) {
-      if (node.op_type() != "Constant" || node.output(0) != value) continue;
-      for (const AttributeProto& attribute : node.attribute()) {
-        if (attribute.name() == "value") return &attribute.t();
-      }
-    }
-    return nullptr;
-  }
-
-  static std::optional<double> ScalarOf(const TensorProto& tensor) {
-    int64_t count = 1;
-    for (int64_t d : tensor.dims()) count *= d;
-    const auto dtype = static_cast<DType>(tensor.data_type());
-    if (count != 1 || (dtype != DType::kF32 && dtype != DType::kF16)) return std::nullopt;
-    if (!tensor.raw_data().empty()) {
-      return DecodeElement(dtype, reinterpret_cast<const std::byte*>(tensor.raw_data().data()));
-    }
-    if (tensor.float_data_size() == 1) return tensor.float_data(0);
-    if (tensor.int32_data_size() == 1) {
-      const auto bits = static_cast<uint16_t>(tensor.int32_data(0));
-      std::byte bytes[2];
-      std::memcpy(bytes, &bits, 2);
-      return DecodeElement(dtype, bytes);
-    }
-    return std::nullopt;
-  }
-
-  std::string AddConstant(int32_t dtype, const std::vector<int64_t>& dims,
-                          const std::vector<double>& values) {
-    TensorProto& tensor = *graph_.add_initializer();
-    tensor.set_name(Fresh("constant"));
-    tensor.set_data_type(dtype);
-    for (int64_t d : dims) tensor.add_dims(d);
-    const Tensor encoded = Tensor::FromDoubles(static_cast<DType>(dtype), dims, values);
-    tensor.set_raw_data(
-        std::string(reinterpret_cast<const char*>(encoded.bytes.data()), encoded.bytes.size()));
-    return tensor.name();
-  }
-  std::string AddInts(const std::vector<int64_t>& values) {
-    TensorProto& tensor = *graph_.add_initializer();
-    tensor.set_name(Fresh("ints"));
-    tensor.set_data_type(TensorProto::INT64);
-    tensor.add_dims(static_cast<int64_t>(values.size()));
-    for (int64_t v : values) tensor.add_int64_data(v);
-    return tensor.name();
-  }
-  std::string AddBool(bool value) {
-    TensorProto& tensor = *graph_.add_initializer();
-    tensor.set_name(Fresh("condition"));
-    tensor.set_data_type(TensorProto::BOOL);
-    tensor.add_int32_data(value ? 1 : 0);
-    return tensor.name();
-  }
-
-  void Insert(int position, const NodeProto& node) {
-    *graph_.add_node() = node;
-    for (int i = graph_.node_size() - 1; i > position; --i) {
-      graph_.mutable_node()->SwapElements(i, i - 1);
-    }
-  }
-
-  static void AddValueInfo(onnx::ValueInfoProto& info, const std::string& name,
-                           const MutantType& type) {
-    info.set_name(name);
-    auto& tensor = *info.mutable_type()->mutable_tensor_type();
-    tensor.set_elem_type(type.dtype);
-    tensor.mutable_shape();
-    for (const std::string& dim : type.dims) {
-      auto& d = *tensor.mutable_shape()->add_dim();
-      if (!dim.empty() && dim.find_first_not_of("0123456789") == std::string::npos) {
-        d.set_dim_value(std::stoll(dim));
-      } else if (!dim.starts_with("?")) {
-        d.set_dim_param(dim);
-      }
-    }
-  }
-
-  bool AddOutput(const std::string& value) { return AddOutput(value, value); }
-  bool AddOutput(const std::string& value, const std::string& typed_like) {
-    const MutantType* type = TypeOf(typed_like);
-    if (type == nullptr) return false;
-    for (const auto& output : graph_.output()) {
-      if (output.name() == value) return false;
-    }
-    AddValueInfo(*graph_.add_output(), value, *type);
-    return true;
-  }
-
-  Mutant& mutant_;
-  GraphProto& graph_;
-  const std::set<std::string>& preferred_;
-  const std::map<std::string, MutantType>& types_;
-  std::mt19937_64& random_;
-  int64_t opset_ = 0;
-  int next_name_ = 0;
 };
 
-using Method = bool (Edit::*)();
-const std::vector<std::pair<std::string, Method>>& Methods() {
-  static const std::vector<std::pair<std::string, Method>> methods = {
-      {"swap_operands", &Edit::SwapOperands},
-      {"change_scalar", &Edit::ChangeScalar},
-      {"change_epsilon", &Edit::ChangeEpsilon},
-      {"vector_constant", &Edit::VectorConstant},
-      {"change_exponent", &Edit::ChangeExponent},
-      {"change_axis", &Edit::ChangeAxis},
-      {"keepdims", &Edit::KeepDims},
-      {"change_slice", &Edit::ChangeSlice},
-      {"rewire_input", &Edit::RewireInput},
-      {"drop_neg", &Edit::DropNeg},
-      {"insert_neg", &Edit::InsertNeg},
-      {"change_activation", &Edit::ChangeActivation},
-      {"change_op", &Edit::ChangeOp},
-      {"bypass_node", &Edit::BypassNode},
-      {"inner_output", &Edit::InnerOutput},
-      {"outside_use", &Edit::OutsideUse},
-      {"duplicate_node", &Edit::DuplicateNode},
-      {"insert_identity", &Edit::InsertIdentity},
-      {"insert_cast", &Edit::InsertCast},
-      {"insert_reshape", &Edit::InsertReshape},
-      {"reshape_scale", &Edit::ReshapeScale},
-      {"swap_cos_sin", &Edit::SwapCosSin},
-      {"initializer_as_input", &Edit::InitializerAsInput},
-      {"move_to_if", &Edit::MoveToIf},
-      {"capture_in_if", &Edit::CaptureInIf},
-      {"respell", &Edit::Respell},
-      {"insert_scale", &Edit::InsertScale},
-      {"reassociate", &Edit::Reassociate},
-      {"alias_output", &Edit::AliasOutput},
-  };
-  return methods;
+const std::vector<EditKind>& AllKinds() {
+  static const std::vector<EditKind> kinds = [] {
+    std::vector<EditKind> all = {
+        KindOf("swap_operands", &Edit::SwapOperands),
+        KindOf("change_scalar", &Edit::ChangeScalar),
+        KindOf("change_epsilon", &Edit::ChangeEpsilon),
+        KindOf("vector_constant", &Edit::VectorConstant),
+        KindOf("change_exponent", &Edit::ChangeExponent),
+        KindOf("change_axis", &Edit::ChangeAxis),
+        KindOf("keepdims", &Edit::KeepDims),
+        KindOf("change_slice", &Edit::ChangeSlice),
+        KindOf("rewire_input", &Edit::RewireInput),
+        KindOf("drop_neg", &Edit::DropNeg),
+        KindOf("insert_neg", &Edit::InsertNeg),
+        KindOf("change_activation", &Edit::ChangeActivation),
+        KindOf("change_op", &Edit::ChangeOp),
+        KindOf("bypass_node", &Edit::BypassNode),
+        KindOf("inner_output", &Edit::InnerOutput),
+        KindOf("outside_use", &Edit::OutsideUse),
+        KindOf("duplicate_node", &Edit::DuplicateNode),
+        KindOf("insert_identity", &Edit::InsertIdentity),
+        KindOf("insert_cast", &Edit::InsertCast),
+        KindOf("insert_reshape", &Edit::InsertReshape),
+        KindOf("reshape_scale", &Edit::ReshapeScale),
+        KindOf("swap_cos_sin", &Edit::SwapCosSin),
+        KindOf("initializer_as_input", &Edit::InitializerAsInput),
+        KindOf("move_to_if", &Edit::MoveToIf),
+        KindOf("capture_in_if", &Edit::CaptureInIf),
+        KindOf("respell", &Edit::Respell),
+        KindOf("insert_scale", &Edit::InsertScale),
+        KindOf("reassociate", &Edit::Reassociate),
+        KindOf("alias_output", &Edit::AliasOutput),
+    };
+    all.insert(all.end(), OpEditKinds().begin(), OpEditKinds().end());
+    return all;
+  }();
+  return kinds;
 }
 
 bool Contradict(const onnx::TypeProto& declared, const onnx::TypeProto& inferred) {
@@ -977,9 +683,7 @@ void DropFalseTypes(onnx::ModelProto& model) {
 
 Mutator::Mutator(const onnx::ModelProto& base, std::set<std::string> preferred)
     : base_(base), preferred_(std::move(preferred)) {
-  onnx::ModelProto inferred = base;
-  onnx::shape_inference::InferShapes(inferred, onnx::OpSchemaRegistry::Instance(),
-                                     onnx::ShapeInferenceOptions(false, 0, true));
+  const onnx::ModelProto inferred = WithTypes(base);
   int unknown = 0;
   const auto add = [&](const onnx::ValueInfoProto& info) {
     if (!info.type().has_tensor_type() || !info.type().tensor_type().has_shape()) return;
@@ -1006,23 +710,27 @@ Mutator::Mutator(const onnx::ModelProto& base, std::set<std::string> preferred)
 const std::vector<std::string>& Mutator::Kinds() {
   static const std::vector<std::string> kinds = [] {
     std::vector<std::string> names;
-    for (const auto& [name, method] : Methods()) names.push_back(name);
+    for (const auto& [name, make] : AllKinds()) names.push_back(name);
     return names;
   }();
   return kinds;
 }
 
-std::optional<Mutant> Mutator::Make(const std::string& kind, std::mt19937_64& random) const {
-  for (const auto& [name, method] : Methods()) {
-    if (name != kind) continue;
-    Mutant mutant;
-    mutant.model = base_;
-    Edit edit(mutant, preferred_, types_, random);
-    if (!(edit.*method)()) return std::nullopt;
-    DropFalseTypes(mutant.model);
-    return mutant;
+std::optional<Mutant> Mutator::Make(const std::vector<std::string>& kinds,
+                                    std::mt19937_64& random) const {
+  Mutant mutant;
+  mutant.model = base_;
+  std::string notes;
+  for (const std::string& kind : kinds) {
+    const auto named = [&](const EditKind& candidate) { return candidate.first == kind; };
+    const auto found = std::find_if(AllKinds().begin(), AllKinds().end(), named);
+    if (found == AllKinds().end()) return std::nullopt;
+    if (!found->second({mutant, preferred_, types_, random})) return std::nullopt;
+    notes += (notes.empty() ? "" : "; ") + mutant.note;
   }
-  return std::nullopt;
+  mutant.note = notes;
+  DropFalseTypes(mutant.model);
+  return mutant;
 }
 
 }  // namespace liger::test

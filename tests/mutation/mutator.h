@@ -3,9 +3,9 @@
 //
 //   Mutator mutator(base, nodes_of_matches);
 //   std::mt19937_64 random(seed);
-//   if (auto mutant = mutator.Make("change_slice", random)) Use(mutant->model);
+//   if (auto mutant = mutator.Make({"change_slice"}, random)) Use(mutant->model);
 //
-// The same base, kind and generator state give the same mutant. Whether a mutant is a valid model
+// The same base, kinds and generator state give the same mutant. Whether a mutant is a valid model
 // is for the caller to find out.
 #pragma once
 
@@ -25,6 +25,7 @@ struct Mutant {
   onnx::ModelProto model;
   std::string note;                    // what was edited, for people
   std::vector<std::string> overrides;  // initializers that became inputs: feed other numbers
+  int names = 0;                       // given to new values and nodes
 };
 
 // Type of a value; dimensions are numbers or symbols in text.
@@ -41,8 +42,8 @@ class Mutator {
 
   static const std::vector<std::string>& Kinds();
 
-  // Nothing if the base has no place for the kind.
-  std::optional<Mutant> Make(const std::string& kind, std::mt19937_64& random) const;
+  // One edit of each kind, one after the other. Nothing if there is no place for one of them.
+  std::optional<Mutant> Make(const std::vector<std::string>& kinds, std::mt19937_64& random) const;
 
  private:
   onnx::ModelProto base_;
