@@ -156,11 +156,11 @@ std::optional<std::string> GuardEvaluator::RotaryTables(const Arg& x, const Arg&
   }
   // Which axis of x carries positions: the one along which the tables may vary. The head axis of
   // the tables must be 1. Of the others a known length must be 1 or that of x, and none may
-  // enlarge an axis of x of which the length is known to be 1. Where lengths are not known the
+  // enlarge an axis of x of which the length is known to be 1. Where both lengths are not known the
   // kernel checks them: a table longer than x is an error there.
   const auto compatible = [](const Dim& table_dim, const Dim& x_dim) {
     if (!table_dim.is_known()) return x_dim.value != 1;
-    return table_dim.value == 1 || !x_dim.is_known() || table_dim.value == x_dim.value;
+    return table_dim.value == 1 || table_dim.value == x_dim.value;
   };
   const auto fits = [&](size_t heads, size_t positions) {  // axes counted from the end
     for (const Arg* t : {&cos, &sin}) {

@@ -423,7 +423,7 @@ class Search {
         score_ > attempt_->score && FindAnchor(goal.pattern, kAnchorDepth) != kNone) {
       anchor = FindAnchor(goal.graph, kAnchorDepth);
     }
-    if (IsFurther(anchor, score_, false)) *attempt_ = {score_, anchor, goal.graph, "", reason()};
+    if (IsFurther(anchor, score_, false)) *attempt_ = {score_, anchor, "", reason()};
     return false;
   }
 
@@ -442,7 +442,7 @@ class Search {
   // A guard refuses a complete structure: that is further than any structural failure.
   bool Refuse(const std::string& guard, std::string reason) {
     if (IsFurther(anchor_, score_ + 1, true)) {
-      *attempt_ = {score_ + 1, anchor_, kNone, guard, std::move(reason)};
+      *attempt_ = {score_ + 1, anchor_, guard, std::move(reason)};
     }
     return false;
   }

@@ -48,7 +48,6 @@ struct Binding {
 struct Attempt {
   int score = -1;         // operators that fitted
   TermId anchor = kNone;  // the graph's term at the op's rare operator; kNone: never reached
-  TermId at = kNone;      // the graph's term that did not fit
   std::string guard;      // name of the guard that refused; empty if the structure did
   std::string reason;
 };

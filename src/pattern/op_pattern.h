@@ -128,7 +128,7 @@ struct PatternInstance {
 
 class OpPatternSet : public FusedOpTexts {
  public:
-  // From the files below ops/ in `files`; every opset from 13 to the newest must have a text.
+  // From the files below ops/ in `files`; every opset from 11 to the newest must have a text.
   static Result<OpPatternSet> Load(std::span<const EmbeddedFile> files);
 
   const std::deque<OpPattern>& ops() const { return ops_; }

@@ -68,6 +68,15 @@ bool HoldsAll(DType wide, DType narrow) {
   }
 }
 
+// Whether `value`, the result of an operation on constants, is what the dtype's own arithmetic gives
+// when it is computed in double: integers must not wrap around, and narrow types have rules of their
+// own.
+bool Folds(DType dtype, double value) {
+  constexpr double kExact = 2147483648.0;  // 2^31
+  if (IsFloat(dtype)) return true;
+  return (dtype == DType::kI64 || dtype == DType::kI32) && std::abs(value) < kExact;
+}
+
 bool OnlyMovesElements(const Term& term) {
   for (const std::string_view op :
        {op::kPart, op::kSlice, op::kStride, op::kConcat, op::kInterleave, op::kSqueeze,
@@ -123,7 +132,9 @@ TermId TermStore::Mul(TermId a, TermId b) {
   const Term& x = terms_[a];
   const Term& y = terms_[b];
   if (x.kind == TermKind::kScalar) {
-    if (y.kind == TermKind::kScalar) return Scalar(x.scalar * y.scalar, y.dtype, MaxRank(x, y));
+    if (y.kind == TermKind::kScalar && Folds(y.dtype, x.scalar * y.scalar)) {
+      return Scalar(x.scalar * y.scalar, y.dtype, MaxRank(x, y));
+    }
     if (x.scalar == 1) return b;
     if (x.scalar == -1) return Neg(b);
     if (y.IsOp(op::kSum) && y.numbers[0] > 0 &&
@@ -147,7 +158,8 @@ TermId TermStore::Mul(TermId a, TermId b) {
 TermId TermStore::Add(TermId a, TermId b) {
   const Term& x = terms_[a];
   const Term& y = terms_[b];
-  if (x.kind == TermKind::kScalar && y.kind == TermKind::kScalar) {
+  if (x.kind == TermKind::kScalar && y.kind == TermKind::kScalar &&
+      Folds(x.dtype, x.scalar + y.scalar)) {
     return Scalar(x.scalar + y.scalar, x.dtype, MaxRank(x, y));
   }
   if (IsScalar(a, 0)) return b;
@@ -158,7 +170,9 @@ TermId TermStore::Add(TermId a, TermId b) {
 
 TermId TermStore::Neg(TermId a) {
   const Term& x = terms_[a];
-  if (x.kind == TermKind::kScalar) return Scalar(-x.scalar, x.dtype, MaxRank(x, x));
+  if (x.kind == TermKind::kScalar && Folds(x.dtype, -x.scalar)) {
+    return Scalar(-x.scalar, x.dtype, MaxRank(x, x));
+  }
   if (x.IsOp(op::kNeg)) return x.args[0];
   return Unary(op::kNeg, a);
 }
@@ -222,12 +236,19 @@ TermId TermStore::CastTerm(TermId a, DType to) {
   const Term& x = terms_[a];
   if (x.dtype == to) return a;
   if (x.kind == TermKind::kScalar) {
-    const bool to_integer = !IsFloat(to);
-    return Scalar(to_integer ? std::trunc(x.scalar) : x.scalar, to, static_cast<int>(x.numbers[0]));
+    const auto rank = static_cast<int>(x.numbers[0]);
+    if (to == DType::kBool) return Scalar(x.scalar != 0 ? 1 : 0, to, rank);
+    if (IsFloat(to)) return Scalar(x.scalar, to, rank);
+    if (Folds(to, x.scalar)) return Scalar(std::trunc(x.scalar), to, rank);
+    return Op(op::kCast, to, {a});
   }
-  if (x.kind == TermKind::kInts && !IsFloat(to)) return Ints(x.numbers, to);
+  if (x.kind == TermKind::kInts && !IsFloat(to) &&
+      std::all_of(x.numbers.begin(), x.numbers.end(),
+                  [&](int64_t n) { return Folds(to, static_cast<double>(n)); })) {
+    return Ints(x.numbers, to);
+  }
   if (x.kind == TermKind::kCapture) return Capture(x.text, to);
-  if (x.IsOp(op::kNeg) && IsFloat(to)) return Neg(Cast(x.args[0], to));
+  if (x.IsOp(op::kNeg) && IsFloat(to) && IsFloat(x.dtype)) return Neg(Cast(x.args[0], to));
   // To a wider type and back changes nothing.
   if (x.IsOp(op::kCast) && terms_[x.args[0]].dtype == to && HoldsAll(x.dtype, to)) return x.args[0];
   // Sigmoid of a narrow value, computed wider and rounded, is what the narrow operator gives.

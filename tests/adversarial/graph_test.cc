@@ -324,6 +324,54 @@ TEST(GraphAdversarial, ReversedNodes) {
   Expect(c, {"LigerRMSNorm"});
 }
 
+// A value of unknown rank has more axes than a row that it is multiplied by: axis 0 is not its last.
+TEST(GraphAdversarial, AxisOfAValueOfUnknownRank) {
+  const auto unknown = [](const std::string& body) {
+    Case c;
+    c.inputs = "float[2,4,8] x";
+    c.outputs = "float[2,4,8] y";
+    c.body = "a = Mul(x, w)\n" + body;
+    c.edit = [](onnx::ModelProto& model) {
+      model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+      model.mutable_graph()
+          ->mutable_output(0)
+          ->mutable_type()
+          ->mutable_tensor_type()
+          ->clear_shape();
+    };
+    c.runs = false;  // the random input needs the shape
+    return c;
+  };
+  Expect(unknown("s = Mul(a, a) m = ReduceMean(s, zero) v = Add(m, eps) r = Sqrt(v) y = Div(a, r)"),
+         {});
+  Expect(unknown("g, u = Split<axis = 0, num_outputs = 2>(a) s = Sigmoid(g) t = Mul(g, s) "
+                 "y = Mul(t, u)"),
+         {});
+  Expect(unknown("s = Mul(a, a) m = ReduceMean(s, m1) v = Add(m, eps) r = Sqrt(v) y = Div(a, r)"),
+         {kNorm});
+}
+
+// Arithmetic of constants follows the dtype's own rules, or is left to the runtime.
+TEST(GraphAdversarial, EpsilonOfIntegerArithmetic) {
+  for (const char* epsilon :
+       {"b = Cast<to = 9>(half) e = Cast<to = 1>(b)",
+        "c = Constant<value = float {300.5}>() b = Cast<to = 2>(c) e = Cast<to = 1>(b)",
+        "c = Constant<value = float {200.0}>() b = Cast<to = 3>(c) e = Cast<to = 1>(b)",
+        "b = Constant<value = int64 {4294967297}>() c = Cast<to = 6>(b) e = Cast<to = 1>(c)",
+        "b = Constant<value = int32 {65536}>() d = Mul(b, b) e = Cast<to = 1>(d)",
+        "b = Constant<value = int32 {2147483647}>() d = Add(b, b) e = Cast<to = 1>(d)",
+        "b = Constant<value = int8 {-128}>() d = Neg(b) e = Cast<to = 1>(d)",
+        "b = Constant<value = int64 {9007199254740993}>() c = Constant<value = int64 "
+        "{9007199254740992}>() d = Sub(b, c) e = Cast<to = 1>(d)",
+        "b = Constant<value = int64 {-7}>() c = Constant<value = int64 {2}>() d = Div(b, c) "
+        "f = Cast<to = 1>(d) e = Abs(f)"}) {
+    SCOPED_TRACE(epsilon);
+    Case c;
+    c.body = std::string(epsilon) + "\n" + Norm("x", "w", "e", "y");
+    ExpectSame(c);
+  }
+}
+
 TEST(GraphAdversarial, MalformedNodes) {
   const auto broken = [](const std::function<void(onnx::GraphProto&)>& edit) {
     Case c = NormCase();
