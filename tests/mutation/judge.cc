@@ -38,7 +38,7 @@ void DisturbFunctions(onnx::GraphProto& graph, std::mt19937_64& random) {
     if (node.op_type() != "Sigmoid" && node.op_type() != "Tanh" && node.op_type() != "Erf")
       continue;
     const float push = static_cast<float>(random() % 2 == 0 ? kAbsolute : -kAbsolute);
-    const std::string name = old.output(0);
+    const std::string& name = old.output(0);
     onnx::TensorProto& tensor = *graph.add_initializer();
     tensor.set_name(name + "_push");
     tensor.set_data_type(onnx::TensorProto::FLOAT);

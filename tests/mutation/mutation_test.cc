@@ -336,7 +336,9 @@ void RunMutants(std::vector<Base> bases, const Tolerance& tolerance, int usual,
   EXPECT_EQ(totals.failed, 0);
   if (count < usual) return;
   EXPECT_GE(totals.made, expected.made);
-  EXPECT_GE(totals.families.size(), expected.families);
+  if (std::getenv("LIGER_MUTANTS_MODELS") == nullptr) {
+    EXPECT_GE(totals.families.size(), expected.families);
+  }
   EXPECT_GE(3 * totals.changed, totals.made) << "the edits miss the matches";
   EXPECT_LE((tolerance.half ? 20 : 50) * totals.unstable, totals.made)
       << "too many mutants cannot be judged";

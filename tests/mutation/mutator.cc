@@ -14,7 +14,6 @@
 namespace liger::test {
 namespace {
 
-using onnx::AttributeProto;
 using onnx::GraphProto;
 using onnx::NodeProto;
 using onnx::TensorProto;
@@ -423,21 +422,22 @@ class Edit : public EditBase {
   }
 
   bool InitializerAsInput() {
+    const auto slot_of = [&](const NodeProto& node) {
+      for (int i = 0; i < node.input_size(); ++i) {
+        const TensorProto* t = Constant(node.input(i));
+        if (t != nullptr &&
+            (t->data_type() == TensorProto::FLOAT || t->data_type() == TensorProto::FLOAT16)) {
+          return i;
+        }
+      }
+      return -1;
+    };
     int slot = 0;
     const bool scalar = Below(2) == 0;
     const int n = scalar ? PickScalarUse({"Mul", "Add", "Div", "Pow"}, &slot,
                                          [](const NodeProto&) { return true; })
-                         : Pick({}, [&](const NodeProto& node) {
-                             for (int i = 0; i < node.input_size(); ++i) {
-                               const TensorProto* t = Constant(node.input(i));
-                               if (t != nullptr && (t->data_type() == TensorProto::FLOAT ||
-                                                    t->data_type() == TensorProto::FLOAT16)) {
-                                 slot = i;
-                                 return true;
-                               }
-                             }
-                             return false;
-                           });
+                         : Pick({}, [&](const NodeProto& node) { return slot_of(node) >= 0; });
+    if (n >= 0 && !scalar) slot = slot_of(graph_.node(n));
     if (n < 0) return false;
     NodeProto& node = *graph_.mutable_node(n);
     const TensorProto* constant = Constant(node.input(slot));

@@ -45,7 +45,7 @@ class OpEdits final : public EditBase {
     const std::string a = node.input(slots[Below(static_cast<int>(slots.size()))]);
     const std::vector<std::string> others = ValuesLike(a, n);
     if (others.empty()) return false;
-    const std::string b = others[Below(static_cast<int>(others.size()))];
+    const std::string& b = others[Below(static_cast<int>(others.size()))];
     const bool everywhere = Below(2) == 0;
     const auto producer = Producers();
     int first = -1;
