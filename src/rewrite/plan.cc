@@ -105,10 +105,30 @@ class GraphPlanner {
     for (const Node& node : graph_.nodes) {
       for (ValueId value : node.outputs) {
         if (value == kNone || view_.alias_of(value) != kNone) continue;
+        NameNegative(value);
         const auto found = by_root_.find(RootKey(view_.terms()[view_.term(value)]));
         if (found == by_root_.end()) continue;
         for (const auto& [instance, rank] : found->second) TryInstance(*instance, rank, value);
       }
+    }
+  }
+
+  // Signs go outwards in terms, so that an op of a negated input is the negative of an op: that is
+  // no form, and is named.
+  void NameNegative(ValueId root) {
+    const Term& term = view_.terms()[view_.term(root)];
+    if (!term.IsOp(op::kNeg)) return;
+    const auto found = by_root_.find(RootKey(view_.terms()[term.args[0]]));
+    if (found == by_root_.end() || view_.FirstValue(term.args[0]) != kNone) return;
+    for (const auto& [instance, rank] : found->second) {
+      const auto binding = matcher_.Match(*instance, term.args[0], nullptr);
+      if (!binding) continue;
+      Attempt refused;
+      refused.score = 100;
+      refused.guard = "sign";
+      refused.reason = "one of its inputs is negated";
+      refused.anchor = binding->anchor;
+      AddMiss(*instance, root, refused);
     }
   }
 

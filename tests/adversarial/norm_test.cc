@@ -633,6 +633,11 @@ TEST(NormAdversarial, SimplifiedLayerNormalizationWithSecondOutput) {
   Expect(c, {kNorm});
 }
 
+TEST(NormAdversarial, OfANegatedInputIsNamed) {
+  Case c = With("h = Neg(x)\n" + Norm("h", "w", "eps", "y"));
+  Expect(c, {}, "one of its inputs is negated");
+}
+
 TEST(NormAdversarial, RmsNormalizationOfOpset23) {
   Case c = With("y = RMSNormalization<axis = -1, epsilon = 0.001>(x, w)");
   c.opset = 23;
