@@ -76,7 +76,8 @@ class Inference {
   }
 
  private:
-  Evidence& AddEvidence(std::string source, std::string place, std::string key, std::string value) {
+  Evidence& AddEvidence(std::string source, std::string place, std::string key,
+                        std::string_view value) {
     info_.evidence.push_back({std::move(source), std::move(place), std::move(key), Shortened(value),
                               "", false, false, ""});
     return info_.evidence.back();

@@ -227,8 +227,10 @@ class Inliner {
         own.set_overload("liger_call_" + std::to_string(result_.calls));
         call.set_overload(own.overload());
         Adapt(own);
-        ForEachMutableNode(*own.mutable_node(),
-                           [&](onnx::NodeProto& node) { Inherit(call, node); });
+        ForEachMutableNode(*own.mutable_node(), [&](onnx::NodeProto& node) {
+          Inherit(call, node);
+          PutAttributes(call, own, node);
+        });
         open.push_back(own.mutable_node());
       });
       if (!fits) return false;
@@ -242,6 +244,34 @@ class Inliner {
       const auto version = versions_.find(NormalDomain(import.domain()));
       if (version != versions_.end()) import.set_version(version->second);
     }
+  }
+
+  static const onnx::AttributeProto* Find(
+      const google::protobuf::RepeatedPtrField<onnx::AttributeProto>& attributes,
+      const std::string& name) {
+    const auto found = std::find_if(attributes.begin(), attributes.end(),
+                                    [&](const auto& a) { return a.name() == name; });
+    return found != attributes.end() ? &*found : nullptr;
+  }
+
+  // References to the function's attributes become the call's values, or else the defaults; one that
+  // has neither is left out. The inliner would forget the defaults.
+  static void PutAttributes(const onnx::NodeProto& call, const onnx::FunctionProto& function,
+                            onnx::NodeProto& node) {
+    google::protobuf::RepeatedPtrField<onnx::AttributeProto> kept;
+    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      if (attribute.ref_attr_name().empty()) {
+        *kept.Add() = std::move(attribute);
+        continue;
+      }
+      const onnx::AttributeProto* value = Find(call.attribute(), attribute.ref_attr_name());
+      if (value == nullptr) value = Find(function.attribute_proto(), attribute.ref_attr_name());
+      if (value == nullptr) continue;
+      const std::string name = attribute.name();
+      *kept.Add() = *value;
+      kept.rbegin()->set_name(name);
+    }
+    node.mutable_attribute()->Swap(&kept);
   }
 
   static void Inherit(const onnx::NodeProto& call, onnx::NodeProto& node) {

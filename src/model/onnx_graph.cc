@@ -101,7 +101,7 @@ class GraphBuilder {
   Status AddGraph(const onnx::GraphProto& proto, const onnx::GraphProto& inferred, int parent,
                   NodeId parent_node) {
     const int index = NewGraph(parent, parent_node, proto.name());
-    for (const auto& input : proto.input()) {
+    for (const auto& input : inferred.input()) {
       AddInput(index, input.name(), TypeOf(input.type()));
     }
     for (const auto& tensor : proto.initializer()) AddInitializer(index, tensor);

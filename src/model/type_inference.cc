@@ -47,6 +47,19 @@ class InferenceSchemas : public onnx::ISchemaRegistry {
 
 using TypeMap = std::unordered_map<std::string, onnx::TypeProto*>;
 
+// A declared shape without axes is a scalar to ONNX, and anything to ONNX Runtime, which does not check
+// it: nothing is concluded from it.
+bool IsDeclaredScalar(const onnx::ValueInfoProto& info) {
+  const auto& type = info.type().tensor_type();
+  return info.type().has_tensor_type() && type.has_shape() && type.shape().dim_size() == 0;
+}
+
+void ForgetEmptyShapes(onnx::GraphProto& graph) {
+  for (onnx::ValueInfoProto& input : *graph.mutable_input()) {
+    if (IsDeclaredScalar(input)) input.mutable_type()->mutable_tensor_type()->clear_shape();
+  }
+}
+
 // Runs `visit` on the graph and all graphs inside it, with the same graph of another copy of the model.
 template <typename GraphA, typename GraphB, typename Visit>
 void VisitGraphs(GraphA& a, GraphB& b, const Visit& visit) {
@@ -121,6 +134,7 @@ bool UseDeclared(onnx::GraphProto& graph, const onnx::GraphProto& original) {
   bool found_shape = false;
   std::vector<const onnx::ValueInfoProto*> missing;
   const auto use = [&](const onnx::ValueInfoProto& declared) {
+    if (IsDeclaredScalar(declared)) return;
     const auto known = types.find(declared.name());
     if (known == types.end()) {
       missing.push_back(&declared);
@@ -139,6 +153,7 @@ bool UseDeclared(onnx::GraphProto& graph, const onnx::GraphProto& original) {
 onnx::ModelProto InferTypes(const onnx::ModelProto& model) {
   onnx::ModelProto copy = StripWeights(model, kInferenceKeepBytes);
   VisitGraphs(*copy.mutable_graph(), model.graph(), ForgetDeclared);
+  ForgetEmptyShapes(*copy.mutable_graph());
   const InferenceSchemas registry(model);
   const auto infer = [&] {
     try {

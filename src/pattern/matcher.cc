@@ -153,6 +153,9 @@ class Search {
     }
     if (!IsFloat(dtype)) return BindValue(goal, p, static_cast<int64_t>(scalar), goal.next);
     const auto value = static_cast<float>(scalar);
+    if (!std::isfinite(scalar)) {
+      return Fail(goal, [&] { return p.text + " is not finite"; });
+    }
     if (static_cast<double>(value) != scalar) {
       return Fail(goal, [&] {
         return p.text + " = " + std::to_string(scalar) +

@@ -4,8 +4,6 @@
 namespace liger::test {
 namespace {
 
-using ::testing::HasSubstr;
-
 const char kNorm[] = "LigerRMSNorm";
 const char kSwiGlu[] = "LigerSwiGLU";
 
@@ -70,6 +68,35 @@ TEST(GraphAdversarial, NormInALocalFunction) {
       "{0.00001}>() ax = Constant<value_ints = [-1]>() sq = Mul(v, v) m = ReduceMean(sq, ax) ve = "
       "Add(m, e) q = Sqrt(ve) n = Div(v, q) r = Mul(n, k) }";
   Expect(c, {"LigerRMSNorm"});
+}
+
+// Attributes of a function have the call's values, or their defaults, also through another function.
+TEST(GraphAdversarial, AttributesOfALocalFunction) {
+  for (const char* call : {"my.Outer(x)", "my.Outer<slope = 0.25>(x)", "my.Inner(x)"}) {
+    SCOPED_TRACE(call);
+    Case c = NormCase();
+    c.imports = ", \"my\" : 1";
+    c.body = "h = " + std::string(call) + "\n" + Norm("h", "w", "eps", "y");
+    c.functions =
+        "<domain: \"my\", opset_import: [\"\" : 18]> Inner <alpha: float = 0.5> (v) => (r) { r = "
+        "LeakyRelu<alpha: float = @alpha>(v) }\n"
+        "<domain: \"my\", opset_import: [\"\" : 18, \"my\" : 1]> Outer <slope: float = 0.75> (v) "
+        "=> "
+        "(r) { r = my.Inner<alpha: float = @slope>(v) }";
+    Expect(c, {kNorm});
+  }
+}
+
+TEST(GraphAdversarial, FactorThatIsNotFinite) {
+  Case c;
+  c.inputs += ", float[2,4,8] u";
+  c.body = "zero_f = Constant<value = float {0.0}>() inf = Reciprocal(zero_f) g = Mul(x, inf)\n" +
+           SwiGlu("g", "u", "y");
+  const auto patched = PatchBytes(Parse(c).SerializeAsString());
+  ASSERT_TRUE(static_cast<bool>(patched)) << patched.error().message;
+  for (const auto& fused : patched->report.patched) {
+    EXPECT_EQ(fused.attributes.at("gate_multiplier"), Attribute::Value(1.0F));
+  }
 }
 
 TEST(GraphAdversarial, FunctionOfOurNameWithAnotherBody) {

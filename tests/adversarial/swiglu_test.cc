@@ -117,7 +117,7 @@ TEST(SwiGluAdversarial, RanksZeroAndOneAndEmpty) {
   Case c = Gated();
   c.inputs = "float x, float u";
   c.outputs = "float y";
-  Expect(c, {}, "gate has no axis");
+  Expect(c, {}, "unknown shape");  // ONNX Runtime takes any shape for such a declaration
   c.inputs = "float[5] x, float[5] u";
   c.outputs = "float[5] y";
   Expect(c, {kSwiGlu});

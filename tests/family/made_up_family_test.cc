@@ -214,7 +214,7 @@ TEST_F(MadeUpFamilyTest, WhatIsFusedElsewhereIsNoInstance) {
   for (const Diagnostic& d : report.diagnostics) {
     if (d.message.find("outside") != std::string::npos) notes.push_back(d.message);
   }
-  EXPECT_THAT(notes, ElementsAre(HasSubstr("1 rms_norm")));
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("1 of rms_norm")));
 }
 
 // Parameters carry the names of modules around the exported one, paths of nodes do not.

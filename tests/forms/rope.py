@@ -25,7 +25,8 @@ def tables(g, *, width=D, kind="halves", lead=(1, 1), dtype=None):
 
 
 def q(g, heads=N, name="q", dtype=None):
-    return g.input(name, ["B", heads, "S", D], dtype, normal(g, 2, heads, S, D))
+    # As many positions as the constant tables have: beside an unknown number they would broadcast.
+    return g.input(name, ["B", heads, S, D], dtype, normal(g, 2, heads, S, D))
 
 
 def normal(g, *shape):
@@ -372,16 +373,16 @@ def llama4(g, pair=False):
         product = concat(a * c - b * d, a * d + b * c)
         return cast(reshape(product, [0, 0, heads, D]), g.dtype)
 
-    x = g.input("q", ["B", "S", N, D], feed=normal(g, 2, S, N, D))
+    x = g.input("q", ["B", S, N, D], feed=normal(g, 2, S, N, D))
     if not pair:
         return turn(x, N)
-    return turn(x, N), turn(g.input("k", ["B", "S", 2, D], feed=normal(g, 2, S, 2, D)), 2)
+    return turn(x, N), turn(g.input("k", ["B", S, 2, D], feed=normal(g, 2, S, 2, D)), 2)
 
 
 def layouts():
     """ROPE-10 [S, N, D], ROPE-15 [B, S, N, D], ROPE-9 (its tables are in cos_sin.py), ROPE-11."""
-    bsnd = lambda g, heads=N, name="q": g.input(name, ["B", "S", heads, D], feed=normal(g, 2, S, heads, D))
-    snd = lambda g, heads=N, name="q": g.input(name, ["S", heads, D], feed=normal(g, S, heads, D))
+    bsnd = lambda g, heads=N, name="q": g.input(name, ["B", S, heads, D], feed=normal(g, 2, S, heads, D))
+    snd = lambda g, heads=N, name="q": g.input(name, [S, heads, D], feed=normal(g, S, heads, D))
     yield case("ROPE-15", lambda g: rotated(bsnd(g), *[unsqueeze(t, [2]) for t in tables(g, lead=(1,))]),
                [rope(layout="BSND")])
     yield case("ROPE-15 q and k", lambda g: layout_pair(g, bsnd, 2), [rope(layout="BSND")])
@@ -475,7 +476,7 @@ def standard(g, ids=False, **attributes):
 
 
 def rank_three(g):
-    x = g.input("q", ["B", "S", N * D], feed=normal(g, 2, S, N * D))
+    x = g.input("q", ["B", S, N * D], feed=normal(g, 2, S, N * D))
     return op("RotaryEmbedding", x, *cache(g), positions(g), num_heads=N)
 
 
