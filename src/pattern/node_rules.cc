@@ -198,10 +198,17 @@ class NodeRules {
   // What stands in the column `term`; kNone if it is none, or of another rank than `other`.
   TermId InsideColumn(TermId term, TermId other) {
     if (At(term).kind == TermKind::kScalar) return At(term).numbers[0] == 0 ? term : kNone;
+    return ColumnOfRank(term, Rank(other));
+  }
+
+  // What stands in the column `term`, which has `rank` axes; kNone if it is not known to be one.
+  TermId ColumnOfRank(TermId term, std::optional<int64_t> rank) {
     if (StripNeg(term).IsColumn()) return terms_.Squeeze(term, {-1});
     const Shape* shape = canon_.FindShape(term);
-    if (shape == nullptr || shape->size() < 2 || shape->back().value != 1) return kNone;
-    if (Rank(other) != Rank(term)) return kNone;
+    if (shape == nullptr || shape->size() < 2 || shape->back().value != 1 ||
+        rank != static_cast<int64_t>(shape->size())) {
+      return kNone;
+    }
     const TermId inside = terms_.Squeeze(term, {-1});
     canon_.SetShape(inside, Shape(shape->begin(), shape->end() - 1));
     return inside;
@@ -748,20 +755,11 @@ class NodeRules {
         out->back().value != 2 * (*in)[last].value || !SameLeading(*in, *out, last)) {
       return std::nullopt;
     }
-    const TermId first = ColumnOf(args[0], *in);
-    const TermId second = is_pair ? ColumnOf(args[1], *in) : first;
+    const auto rank = static_cast<int64_t>(in->size());
+    const TermId first = ColumnOfRank(args[0], rank);
+    const TermId second = is_pair ? ColumnOfRank(args[1], rank) : first;
     if (first == kNone || second == kNone) return std::nullopt;
     return terms_.Interleave(first, second);
-  }
-
-  // What stands in a column of `whole`, which has the same axes but the last.
-  TermId ColumnOf(TermId term, const Shape& whole) {
-    if (StripNeg(term).IsColumn()) return terms_.Squeeze(term, {-1});
-    const Shape* shape = canon_.FindShape(term);
-    if (shape == nullptr || shape->size() != whole.size() || shape->back().value != 1) return kNone;
-    const TermId inside = terms_.Squeeze(term, {-1});
-    canon_.SetShape(inside, Shape(shape->begin(), shape->end() - 1));
-    return inside;
   }
 
   Maybe Transpose() {

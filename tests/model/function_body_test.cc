@@ -22,29 +22,20 @@ DType TypeOf(const PatternInstance& instance, size_t input) {
   return DType::kUndefined;
 }
 
-// Whether a text is one for the attributes of a call, made where `fixed` holds.
-bool IsCalled(const OpText& text, const Node& call, const AttributeEnv& fixed) {
-  return std::all_of(text.attributes.begin(), text.attributes.end(), [&](const auto& wanted) {
-    const Attribute* given = call.FindAttribute(wanted.first);
-    if (given == nullptr) return false;
-    const auto* ref = std::get_if<AttributeRef>(&given->value);
-    if (ref == nullptr) return given->value == wanted.second;
-    const auto value = fixed.find(ref->name);
-    return value == fixed.end() || value->second == wanted.second;
-  });
-}
-
 // Texts of the fused ops that `text` calls.
 std::map<std::string, std::string> Callees(const OpPatternSet& ops, const OpText& text,
-                                           const AttributeEnv& fixed, int64_t opset) {
+                                           const FunctionSpec& spec, int64_t opset) {
   std::map<std::string, std::string> callees;
-  for (const Node& node : text.function.graph.nodes) {
+  const Graph& graph = text.function.graph;
+  for (const Node& node : graph.nodes) {
     if (node.domain != kOpDomain) continue;
-    for (const OpText& callee : ops.Find(node.op_type)->texts) {
-      if (callee.Covers(opset) && IsCalled(callee, node, fixed)) {
-        callees.emplace(node.op_type, callee.source);
-      }
+    std::vector<bool> given;
+    for (const ValueId input : node.inputs) {
+      given.push_back(!spec.absent.contains(graph.values[input].name));
     }
+    const auto call = ops.ResolveCall(node, opset, spec.fixed, given);
+    EXPECT_NE(call.text, nullptr) << node.op_type;
+    if (call.text != nullptr) callees.emplace(node.op_type, call.text->source);
   }
   return callees;
 }
@@ -78,7 +69,7 @@ FunctionSpec SpecOf(const OpPatternSet& ops, const PatternInstance& instance, co
   }
   const Graph& graph = text.function.graph;
   for (const ValueId output : graph.outputs) spec.outputs.push_back(graph.values[output].name);
-  spec.callees = Callees(ops, text, spec.fixed, opset);
+  spec.callees = Callees(ops, text, spec, opset);
   return spec;
 }
 
