@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace liger {
 
@@ -29,9 +30,10 @@ enum class ErrorCode {
 
 struct Error {
   ErrorCode code = ErrorCode::kInternal;
-  std::string message;     // one sentence that names the thing
-  std::string location{};  // "file:line:column", or a node or value name; may be empty
-  std::string hint{};      // what to do about it; may be empty
+  std::string message;          // one sentence that names the thing
+  std::string location{};       // "file:line:column", or a node or value name; may be empty
+  std::string hint{};           // what to do about it; may be empty
+  std::vector<Error> others{};  // further ones of the same kind, each without others
 
   // The error with `context` put in front of its message.
   Error WithContext(std::string_view context) && {

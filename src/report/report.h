@@ -1,4 +1,5 @@
-// The report of a run as a value; text and JSON are made from it afterwards.
+// The report of a run as a value; text, JSON and other formats (report/formats.h) are made from it
+// afterwards.
 //
 //   Report report = ...;
 //   std::cout << ToText(report, {.explain = true});
@@ -71,14 +72,66 @@ struct FusedReport {
 // Of a degraded or missed instance, or of a near miss.
 struct MissReport {
   std::string module, path, node, reason, guard;
+  // Filled for what --explain asks for, else empty.
+  std::string closest{};  // op, text and preset that came nearest: "LigerRMSNorm pow/llama"
+  std::vector<std::string> chain{};  // the nodes as they stand, result first, one line each
+  std::vector<std::string>
+      values{};  // what the guard saw: "epsilon = 1e-06", "x: f32[batch,seq,64]"
 };
 
+// A loss that is in the graph and stays as it is: an operator, or several that compute one.
 struct LossOpReport {
-  std::string op, node;
+  std::string op;                     // "SoftmaxCrossEntropyLoss", "LogSoftmax + GatherElements"
+  std::string node;                   // the first of `nodes`
+  std::string path{};                 // module path, where known
+  std::string module{};               // the module that would fuse it: "cross_entropy", ...
+  std::string reason{};               // why it stays
+  std::vector<std::string> nodes{};   // names of its nodes, from the logits to the loss
+  std::vector<std::string> inputs{};  // value names: logits (or hidden and weight), target, weights
+};
+
+// What --stage did to a module, or that it did nothing.
+struct StageReport {
+  struct Change {
+    std::string module, change;  // "fused_linear_cross_entropy", "turned off: dpo needs the logits"
+  };
+  std::string name;  // empty if no stage was given
+  std::vector<Change> changes;
+  std::string note;  // one sentence: what follows from it
+};
+
+// A number that somebody asked for.
+struct ExpectationReport {
+  std::string module;
+  std::string wanted;  // "65", ">=65", "all"
+  std::string source;  // "--expect", "--strict", or the place in a patch map, file:line:column
+  int64_t found = 0;
+  bool met = false;
+};
+
+// An entry of a user's patch map and what became of it.
+struct SymbolReport {
+  std::string module;
+  std::string kind;       // class, function, scope or match
+  std::string symbol;     // as written; the pattern's name for match
+  std::string op;         // "liger.LigerRMSNorm", "my.domain.SoftCap"
+  std::string place;      // file:line:column of the entry
+  int64_t instances = 0;  // found in the graph; of match: places that the pattern fits
+  int64_t patched = 0;
+  int64_t already_fused = 0;
+  std::vector<std::string>
+      notes{};  // an alias that disagrees with the graph, "optional and absent"
+};
+
+struct ScopeReport {
+  std::string option;  // --scope or --skip
+  std::string glob;
+  int64_t paths = 0;  // module paths of the model that it takes in
 };
 
 struct Report {
-  std::string status = "ok";  // ok, nothing_to_do, dry_run, error
+  std::string status = "ok";  // ok, nothing_to_do, dry_run, checked, expectation_failed, error
+  int exit_code = 0;          // docs/exit-codes.md
   std::vector<Diagnostic> diagnostics;
   std::string tool_version;
   FileReport input;
@@ -87,7 +140,11 @@ struct Report {
   std::string family;
   std::string family_decided_by;
   std::vector<EvidenceReport> evidence;
-  std::string helper;  // the map that was used
+  std::string helper;  // the map that was used; on the custom routes the user's files as well
+  StageReport stage;
+  std::vector<ScopeReport> scopes;
+  std::vector<SymbolReport> symbols;
+  std::vector<ExpectationReport> expectations;
   std::vector<ModuleReport> modules;
   std::vector<PatchedReport> patched;
   std::vector<FusedReport> already_fused;
