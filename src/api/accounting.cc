@@ -141,14 +141,13 @@ class Accountant {
   std::string WhatStandsAt(const std::string& instance) const {
     for (const OffMatch& off : plan_.off) {
       if (Belongs(off.path, instance)) {
-        return "what stands there is a " + off.op + ", of the module " + off.module +
-               ", which is off";
+        return "what stands there is a " + off.op + ", and " + off.reason;
       }
     }
     for (const OffMatch& off : plan_.off) {
       if (!off.path.empty()) continue;
       return "nothing in this scope resembles the op; the graph has a " + off.op + " at " +
-             off.node + ", of the module " + off.module + ", which is off";
+             off.node + ", and " + off.reason;
     }
     return "nothing in this scope resembles the op";
   }

@@ -213,7 +213,7 @@ class Run {
     lowerings_ = *std::move(lowerings);
     PlanOptions plan_options;
     for (const ResolvedModule& module : resolved_.modules) {
-      if (module.enabled) plan_options.modules.insert(module.name);
+      if (module.enabled) plan_options.selection.modules.insert(module.name);
     }
     plan_options.providers = options_.providers;
     plan_options.exact = options_.exact;

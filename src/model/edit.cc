@@ -198,12 +198,15 @@ Status ApplyEdit(const ModelEdit& edit, onnx::ModelProto& model) {
   CollectGraphs(*model.mutable_graph(), graphs);
   for (onnx::GraphProto* graph : graphs) RemoveUnusedInitializers(*graph, no_longer_read);
 
-  const bool imported =
-      std::any_of(model.opset_import().begin(), model.opset_import().end(),
-                  [](const auto& import) { return import.domain() == kOpDomain; });
-  if (!imported && !edit.new_nodes.empty()) {
+  for (const NewNode& node : edit.new_nodes) {
+    const auto& imports = model.opset_import();
+    if (node.domain.empty() || std::any_of(imports.begin(), imports.end(), [&](const auto& import) {
+          return import.domain() == node.domain;
+        })) {
+      continue;
+    }
     auto& import = *model.add_opset_import();
-    import.set_domain(std::string(kOpDomain));
+    import.set_domain(node.domain);
     import.set_version(kOpDomainVersion);
   }
   const bool overloaded =

@@ -19,6 +19,14 @@ class BodyMaker {
   explicit BodyMaker(const FunctionSpec& spec) : spec_(spec) {}
 
   Result<onnx::FunctionProto> Make() {
+    if (spec_.as_written) {
+      onnx::FunctionProto text;
+      if (Status status = Parse(spec_.text, text); !status) return std::move(status).error();
+      function_.mutable_node()->Swap(text.mutable_node());
+      RenameInner();
+      Declare();
+      return std::move(function_);
+    }
     if (Status status = Instantiate(); !status) return std::move(status).error();
     Simplify();
     SettleOutputs();
@@ -442,7 +450,7 @@ class BodyMaker {
   }
 
   void Declare() {
-    function_.set_domain(std::string(kOpDomain));
+    function_.set_domain(spec_.domain);
     function_.set_name(spec_.op_type);
     for (const std::string& input : spec_.inputs) function_.add_input(input);
     for (const std::string& output : spec_.outputs) function_.add_output(output);

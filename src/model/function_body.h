@@ -26,7 +26,10 @@ struct SecondApplication {
 };
 
 struct FunctionSpec {
+  std::string domain = "liger";
   std::string op_type;
+  // The text is the body as it stands, whatever the dtypes: that of an op from a user's patch map.
+  bool as_written = false;
   std::string tag;                  // overload of a further variant, e.g. "f16_gemma"
   std::string text;                 // in ONNX function syntax
   std::vector<std::string> inputs;  // formal inputs, in order

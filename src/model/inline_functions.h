@@ -21,6 +21,14 @@ class ModelProto;
 
 namespace liger {
 
+// A call that is gone, and what stands in its place.
+struct InlinedCall {
+  std::string function;              // "domain::name"
+  std::string node;                  // name of the call
+  std::vector<std::string> outputs;  // values that the call gave
+  std::vector<std::string> values;   // all values that its body computes, nested calls included
+};
+
 struct InlinedFunctions {
   int64_t functions = 0;           // that were called and are gone
   int64_t calls = 0;               // that were replaced, nested ones included

@@ -3,6 +3,7 @@
 #include <onnx/defs/parser.h>
 #include <onnx/defs/schema.h>
 #include <onnx/onnx_pb.h>
+#include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
 #include <cstring>
@@ -403,6 +404,50 @@ Result<FunctionText> ParseFunctionText(std::string_view text) {
     }
   }
   return result;
+}
+
+Status InferTextTypes(const std::string& source, const std::map<std::string, DType>& inputs,
+                      const std::map<std::string, int64_t>& opsets, FunctionText& text) {
+  onnx::FunctionProto function;
+  LIGER_CHECK(onnx::OnnxParser(source.c_str()).Parse(function).IsOK());
+  onnx::ModelProto model;
+  model.set_ir_version(onnx::IR_VERSION);
+  for (const auto& [domain, version] : opsets) {
+    onnx::OperatorSetIdProto& import = *model.add_opset_import();
+    import.set_domain(domain);
+    import.set_version(version);
+  }
+  onnx::GraphProto& graph = *model.mutable_graph();
+  for (const std::string& name : function.input()) {
+    onnx::ValueInfoProto& input = *graph.add_input();
+    input.set_name(name);
+    input.mutable_type()->mutable_tensor_type()->set_elem_type(
+        static_cast<int32_t>(inputs.at(name)));
+  }
+  graph.mutable_node()->Swap(function.mutable_node());
+  for (onnx::NodeProto& node : *graph.mutable_node()) {
+    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      // No type depends on the value.
+      if (attribute.ref_attr_name().empty()) continue;
+      attribute.clear_ref_attr_name();
+      attribute.set_i(1);
+      attribute.set_f(1);
+    }
+  }
+  try {
+    const onnx::ShapeInferenceOptions options{/*check_type=*/true, /*strict_mode=*/1,
+                                              /*data_prop=*/false};
+    onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), options);
+  } catch (const std::exception& error) {
+    return Error{ErrorCode::kUsage,
+                 std::string("the operators of the text do not fit together: ") + error.what()};
+  }
+  for (const onnx::ValueInfoProto& info : graph.value_info()) {
+    const auto value = text.graph.by_name.find(info.name());
+    if (value == text.graph.by_name.end()) continue;
+    text.graph.values[value->second].type.dtype = TypeOf(info.type()).dtype;
+  }
+  return {};
 }
 
 std::string ToString(const std::optional<Shape>& shape) {

@@ -35,6 +35,7 @@ const OpContract* FindContract(std::string_view op_type) {
 }
 
 bool HasKernel(const OpContract& contract, Provider provider, std::span<const TypeBinding> types) {
+  if (contract.is_own()) return true;
   return std::any_of(contract.kernels.begin(), contract.kernels.end(), [&](const TypeTuple& tuple) {
     return tuple.provider == provider &&
            std::all_of(types.begin(), types.end(), [&](const TypeBinding& wanted) {

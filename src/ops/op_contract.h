@@ -65,7 +65,10 @@ struct OpContract {
   std::span<const Port> outputs;
   std::span<const AttributeSpec> attributes;
   std::span<const TypeTuple> kernels;
+  std::string_view domain = kOpDomain;  // another one for the ops of a user's patch map
 
+  // An op of a user's patch map has no kernels of ours: any dtypes its text allows are fine.
+  bool is_own() const { return domain != kOpDomain; }
   const AttributeSpec* FindAttribute(std::string_view name) const;
 };
 
@@ -75,7 +78,7 @@ std::span<const OpContract> Contracts();
 // The contract of `op_type`, or null.
 const OpContract* FindContract(std::string_view op_type);
 
-// Whether `provider` has a kernel for the dtypes in `types`. A symbol that is not named in `types`
+// Whether `provider` has a kernel for the dtypes in `types`; an own op runs anywhere by its body. A symbol that is not named in `types`
 // (of an absent optional input) may have any dtype; a name the op does not know never has a kernel.
 bool HasKernel(const OpContract& contract, Provider provider, std::span<const TypeBinding> types);
 

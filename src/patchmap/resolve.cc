@@ -36,14 +36,6 @@ std::vector<std::string_view> SplitAtCommas(std::string_view text) {
   }
 }
 
-// Every name that may stand in --modules or --exclude: the vocabulary and what the family adds.
-std::vector<std::string> KnownModules(const FamilyMap& family) {
-  std::vector<std::string> names;
-  for (const ModuleKind& kind : ModuleVocabulary()) names.emplace_back(kind.name);
-  names.insert(names.end(), family.adds.begin(), family.adds.end());
-  return names;
-}
-
 Status CheckName(std::string_view name, std::string_view option, const FamilyMap& family) {
   const std::vector<std::string> known = KnownModules(family);
   if (std::find(known.begin(), known.end(), name) != known.end()) return Status();
@@ -136,7 +128,72 @@ std::string ReasonOfDefault(const ModuleDefault& module, const FamilyMap& family
   return reason;
 }
 
+constexpr std::string_view kStages[] = {"pt", "sft", "rm", "ppo", "dpo", "kto", "inference"};
+
+Status CheckStage(std::string_view stage) {
+  if (stage.empty() ||
+      std::find(std::begin(kStages), std::end(kStages), stage) != std::end(kStages)) {
+    return {};
+  }
+  const std::vector<std::string> known(std::begin(kStages), std::end(kStages));
+  const std::vector<std::string> nearest = NearestNames(stage, known);
+  return UsageError("--stage: '" + std::string(stage) + "' is no stage",
+                    (nearest.empty() ? "" : "did you mean " + JoinAlternatives(nearest) + "? ") +
+                        "stages are " + JoinNames(known));
+}
+
+// The stages after supervised fine-tuning compare or score sequences by their logits.
+bool NeedsLogits(std::string_view stage) {
+  return stage == "rm" || stage == "ppo" || stage == "dpo" || stage == "kto";
+}
+
+// Applies the stage to what `modules` resolved to, before the exclusions.
+void ApplyStage(std::string_view stage, const FamilyMap& family, ResolvedModules& resolved) {
+  const std::string name = "stage " + std::string(stage);
+  const auto turn = [&](std::string_view module, bool on, const std::string& why) {
+    for (ResolvedModule& m : resolved.modules) {
+      if (m.name != module || m.enabled == on) continue;
+      m.enabled = on;
+      m.reason = (on ? "on by --stage " : "off by --stage ") + std::string(stage);
+      resolved.stage_changes.push_back(
+          {m.name, std::string(on ? "turned on: " : "turned off: ") + why});
+    }
+  };
+  if (stage == "inference") {
+    for (const ResolvedModule& module : std::vector(resolved.modules)) {
+      turn(module.name, false, "the trainer's rules patch nothing for inference");
+    }
+    resolved.stage_note =
+        "stage inference patches NOTHING: the trainer applies its kernels only in training; leave "
+        "--stage out to patch a model for inference";
+    return;
+  }
+  const ModuleDefault* fused_loss = family.FindDefault("fused_linear_cross_entropy");
+  const ModuleDefault* loss = family.FindDefault("cross_entropy");
+  if (!NeedsLogits(stage)) {
+    resolved.stage_note = name + " changes nothing: the family's own defaults hold";
+    return;
+  }
+  if (fused_loss == nullptr) {
+    resolved.stage_note =
+        name + " needs the logits and changes nothing: " + Named(family) + " has no fused loss";
+    return;
+  }
+  turn("fused_linear_cross_entropy", false, name + " needs the logits");
+  if (loss != nullptr && loss->refused.empty()) {
+    turn("cross_entropy", true, name + " needs the logits, and this loss keeps them");
+  }
+  resolved.stage_note = name + " needs the logits: fused_linear_cross_entropy is off";
+}
+
 }  // namespace
+
+std::vector<std::string> KnownModules(const FamilyMap& family) {
+  std::vector<std::string> names;
+  for (const ModuleKind& kind : ModuleVocabulary()) names.emplace_back(kind.name);
+  names.insert(names.end(), family.adds.begin(), family.adds.end());
+  return names;
+}
 
 const ResolvedModule* ResolvedModules::Find(std::string_view name) const {
   for (const ResolvedModule& module : modules) {
@@ -152,7 +209,9 @@ bool ResolvedModules::IsEnabled(std::string_view name) const {
 
 Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view modules,
                                        std::string_view exclude,
-                                       std::span<const std::string> available) {
+                                       std::span<const std::string> available,
+                                       std::string_view stage) {
+  if (Status status = CheckStage(stage); !status) return std::move(status).error();
   Result<Request> request = ParseRequest(modules, family);
   if (!request) return std::move(request).error();
   Result<std::vector<std::string>> excluded = ParseExclude(exclude, family);
@@ -188,7 +247,6 @@ Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view
     module.is_loss = kind != nullptr && kind->is_loss;
 
     const auto wish = request->wishes.find(name);
-    const bool asked = wish != request->wishes.end() && wish->second;
     if (wish != request->wishes.end()) {
       module.enabled = wish->second;
       module.reason = module.enabled ? "on by --modules" : "off by --modules";
@@ -199,7 +257,14 @@ Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view
       module.enabled = standard.on;
       module.reason = ReasonOfDefault(standard, family);
     }
+    resolved.modules.push_back(std::move(module));
+  }
+  if (!stage.empty()) ApplyStage(stage, family, resolved);
 
+  for (ResolvedModule& module : resolved.modules) {
+    const std::string& name = module.name;
+    const auto wish = request->wishes.find(name);
+    const bool asked = wish != request->wishes.end() && wish->second;
     const bool is_excluded = std::find(resolved.excluded.begin(), resolved.excluded.end(), name) !=
                              resolved.excluded.end();
     if (module.enabled && is_excluded) {
@@ -220,7 +285,6 @@ Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view
       return UsageError("module " + name + " is not available in this version",
                         "available: " + JoinNames(available));
     }
-    resolved.modules.push_back(std::move(module));
   }
 
   if (resolved.IsEnabled("cross_entropy") && resolved.IsEnabled("fused_linear_cross_entropy")) {
@@ -238,6 +302,10 @@ Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view
                                                         : ", but no fused op computes it";
     resolved.warnings.push_back("module " + module.name + " is " + module.reason);
   }
+  const bool any_loss =
+      std::any_of(resolved.modules.begin(), resolved.modules.end(),
+                  [](const ResolvedModule& module) { return module.is_loss && module.enabled; });
+  if (NeedsLogits(stage) && !any_loss) resolved.stage_note += "; no loss is fused";
   return resolved;
 }
 

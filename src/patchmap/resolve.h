@@ -13,6 +13,13 @@
 // was asked for by name; if only a default turns it on, it is off, its reason says so, and there is
 // a warning. Modules that run on request only (ModuleKind::on_request) are accepted by every family
 // and stand in the result if they were asked for.
+//
+// `stage` is what the model is trained for, with LLaMA-Factory's rules; it is stronger than
+// `modules` and weaker than `exclude`:
+//   pt, sft              nothing changes
+//   rm, ppo, dpo, kto    the logits are needed: fused_linear_cross_entropy is off and cross_entropy
+//                        on, in families that accept them
+//   inference            nothing is patched
 #pragma once
 
 #include <span>
@@ -27,6 +34,11 @@ namespace liger {
 
 inline constexpr std::string_view kDefaultExclude = "cross_entropy,fused_linear_cross_entropy";
 
+struct StageChange {
+  std::string module;
+  std::string change;  // "turned off: stage dpo needs the logits"
+};
+
 struct ResolvedModule {
   std::string name;
   bool enabled = false;
@@ -39,6 +51,8 @@ struct ResolvedModules {
   std::vector<ResolvedModule> modules;  // every module that the family accepts, in vocabulary order
   std::vector<std::string> excluded;    // what --exclude names, in its order
   std::vector<std::string> warnings;
+  std::vector<StageChange> stage_changes;
+  std::string stage_note;  // one sentence on what the stage came to; empty without a stage
 
   const ResolvedModule* Find(std::string_view name) const;
   bool IsEnabled(std::string_view name) const;
@@ -47,6 +61,10 @@ struct ResolvedModules {
 // `available` are the modules for which this version has ops.
 Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view modules,
                                        std::string_view exclude,
-                                       std::span<const std::string> available);
+                                       std::span<const std::string> available,
+                                       std::string_view stage = "");
+
+// The names that --exclude and --modules may hold for a family: the vocabulary and what it adds.
+std::vector<std::string> KnownModules(const FamilyMap& family);
 
 }  // namespace liger

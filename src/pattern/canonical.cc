@@ -115,6 +115,9 @@ std::vector<TermId> Canonicalizer::Evaluate(const Graph& body, std::span<const T
     context.default_opset = OpsetOf(opsets, "");
     context.args = args;
     context.env = &env;
+    for (const ValueId output : node.outputs) {
+      context.output_types.push_back(output == kNone ? ValueType{} : body.values[output].type);
+    }
     const std::vector<TermId> outputs = Canonicalize(context);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] != kNone && i < outputs.size()) values[node.outputs[i]] = outputs[i];

@@ -86,7 +86,7 @@ class Search {
       });
     }
     if (p.kind == TermKind::kScalar) {
-      if (g.kind == TermKind::kScalar && SameConstant(p, g)) return Solve(goal.next);
+      if (g.kind == TermKind::kScalar && IsConstant(p, g)) return Solve(goal.next);
       return Fail(goal, [&] {
         return "expected the constant " + terms_.ToString(goal.pattern) + ", found " +
                view_.Describe(goal.graph);
@@ -137,9 +137,21 @@ class Search {
     return false;
   }
 
+  // The body of an own op is its text: it holds this very number, as a scalar.
+  bool IsConstant(const Term& p, const Term& g) const {
+    if (!instance_.op->contract->is_own()) return SameConstant(p, g);
+    return RoundTo(g.dtype, p.scalar) == g.scalar && p.numbers == g.numbers;
+  }
+
   bool SolveCapture(const Goal& goal) {
     const Term& p = terms_[goal.pattern];
     const Term& g = terms_[goal.graph];
+    if (g.kind == TermKind::kScalar && g.numbers[0] != 0 && instance_.op->contract->is_own()) {
+      return Fail(goal, [&] {
+        return p.text + " is a constant of rank " + std::to_string(g.numbers[0]) +
+               ", which may give the result more axes";
+      });
+    }
     if (g.kind != TermKind::kScalar) {
       return Fail(goal,
                   [&] { return p.text + " is not a constant: " + view_.Describe(goal.graph); });

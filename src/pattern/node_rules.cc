@@ -819,13 +819,32 @@ class NodeRules {
     }
     // Before opset 18 only the number of outputs says how long the parts of a Split are.
     if (node.op_type == "Split") text += " of " + std::to_string(node.outputs.size());
+    const std::vector<TermId> args = BroadcastOperands();
     std::vector<TermId> outputs;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      std::vector<TermId> args(context_.args.begin(), context_.args.end());
-      outputs.push_back(terms_.Op(i == 0 ? text : text + "#" + std::to_string(i), OutputDtype(i),
-                                  std::move(args)));
+      outputs.push_back(
+          terms_.Op(i == 0 ? text : text + "#" + std::to_string(i), OutputDtype(i), args));
     }
     return outputs;
+  }
+
+  // The operands of an operator that broadcasts, with scalars of the lowest rank that means the same.
+  std::vector<TermId> BroadcastOperands() const {
+    static const std::set<std::string_view> broadcasting = {
+        "Where", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Mod", "PRelu"};
+    std::vector<TermId> args(context_.args.begin(), context_.args.end());
+    if (!context_.node->domain.empty() || !broadcasting.contains(context_.node->op_type))
+      return args;
+    std::optional<int64_t> rank;
+    for (const TermId arg : args) {
+      const bool is_scalar = arg == kNone || At(arg).kind == TermKind::kScalar;
+      if (!is_scalar) rank = std::max(rank.value_or(0), Rank(arg).value_or(0));
+    }
+    for (TermId& arg : args) {
+      if (arg == kNone || At(arg).kind != TermKind::kScalar) continue;
+      if (rank && At(arg).numbers[0] <= *rank) arg = terms_.Scalar(At(arg).scalar, At(arg).dtype);
+    }
+    return args;
   }
 
   Canonicalizer& canon_;

@@ -369,8 +369,12 @@ Result<OpPatternSet> OpPatternSet::Load(std::span<const EmbeddedFile> files) {
 }
 
 const OpPattern* OpPatternSet::Find(std::string_view op_type) const {
+  return Find(kOpDomain, op_type);
+}
+
+const OpPattern* OpPatternSet::Find(std::string_view domain, std::string_view op_type) const {
   for (const OpPattern& op : ops_) {
-    if (op.contract->op_type == op_type) return &op;
+    if (op.contract->domain == domain && op.contract->op_type == op_type) return &op;
   }
   return nullptr;
 }
@@ -395,7 +399,19 @@ std::vector<TermId> OpPatternSet::Evaluate(Canonicalizer& canonicalizer, const O
   }
   AttributeEnv env = attributes;
   for (const auto& [name, value] : text.attributes) env[name] = value;
-  return canonicalizer.Evaluate(graph, inputs, env, text.function.opsets);
+  if (!op.contract->is_own()) {
+    return canonicalizer.Evaluate(graph, inputs, env, text.function.opsets);
+  }
+  // Ops of ours use operators whose result has the dtype of their operand; others may use any.
+  FunctionText typed = text.function;
+  std::map<std::string, DType> dtypes;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    dtypes[graph.values[graph.inputs[i]].name] = canonicalizer.terms()[inputs[i]].dtype;
+  }
+  if (!InferTextTypes(text.source, dtypes, typed.opsets, typed)) {
+    return std::vector<TermId>(graph.outputs.size(), kNone);
+  }
+  return canonicalizer.Evaluate(typed.graph, inputs, env, typed.opsets);
 }
 
 const OpText* OpPatternSet::SelectText(const OpPattern& op, int64_t opset,

@@ -123,7 +123,24 @@ struct PatternInstance {
   DType output_wrap = DType::kUndefined;
 
   TermId root() const { return outputs[0]; }
-  std::string Form() const { return text->name + "/" + preset; }
+  std::string Form() const { return preset.empty() ? text->name : text->name + "/" + preset; }
+};
+
+// A pattern of a user's patch map. Its text is also the body of the op, as it is written: it computes
+// what was matched whatever the dtypes are. Captures are the attributes of the text; all inputs have
+// one float dtype unless `types` says otherwise. It is looked for before the ops of ours.
+struct OwnOp {
+  struct Text {
+    std::string source;
+    int64_t min_opset = 1;
+    int64_t max_opset = std::numeric_limits<int64_t>::max();
+    std::map<std::string, DType> types;  // of inputs, by name
+    std::string place;                   // for messages: file:line:column
+  };
+  std::string domain;
+  std::string op_type;
+  std::string module;
+  std::vector<Text> texts;  // with equal signatures
 };
 
 class OpPatternSet : public FusedOpTexts {
@@ -131,8 +148,15 @@ class OpPatternSet : public FusedOpTexts {
   // From the files below ops/ in `files`; every opset from 11 to the newest must have a text.
   static Result<OpPatternSet> Load(std::span<const EmbeddedFile> files);
 
+  // Adds a user's pattern for a model that imports `opsets`. kUsage if no text is for the model's
+  // opset, or if a text cannot be matched: an operator that has no term, an attribute that nothing
+  // captures, an output that the first one does not depend on.
+  Status AddOwn(const OwnOp& op, const std::map<std::string, int64_t>& opsets);
+
   const std::deque<OpPattern>& ops() const { return ops_; }
+  // An op of ours; null if there is none.
   const OpPattern* Find(std::string_view op_type) const;
+  const OpPattern* Find(std::string_view domain, std::string_view op_type) const;
 
   struct Request {
     int64_t opset = 0;                  // of the model's default domain
@@ -169,7 +193,19 @@ class OpPatternSet : public FusedOpTexts {
                              std::span<const TermId> args, const AttributeEnv& env) const override;
 
  private:
-  std::deque<OpPattern> ops_;
+  // What the contract of an own op points to.
+  struct OwnContract {
+    std::string domain, op_type, module;
+    std::deque<std::string> names;
+    std::vector<Port> inputs, outputs;
+    std::vector<AttributeSpec> attributes;
+    std::deque<std::vector<TypeBinding>> bindings;
+    std::vector<TypeTuple> tuples;
+    OpContract contract;
+  };
+
+  std::deque<OpPattern> ops_;  // in the order in which they are tried
+  std::deque<OwnContract> own_;
 };
 
 }  // namespace liger

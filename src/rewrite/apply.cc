@@ -77,7 +77,7 @@ class EditMaker {
     const Graph& graph = model_.graphs[planned.graph];
     NewNode node;
     node.op_type = contract.op_type;
-    node.domain = kOpDomain;
+    node.domain = contract.domain;
     node.name = planned.name;
     const auto name = [&](ValueId value) { return value == kNone ? "" : graph.values[value].name; };
     for (ValueId input : planned.inputs) node.inputs.push_back(name(input));
@@ -209,7 +209,8 @@ class EditMaker {
                        const AttributeEnv& fixed, const std::vector<bool>& given, bool paired) {
     VariantKey key{&op, instance.text, {}, given, "", paired};
     std::vector<TypeBinding> types(instance.types.begin(), instance.types.end());
-    for (size_t i = 0; i < op.contract->inputs.size(); ++i) {
+    const bool is_own = op.contract->is_own();  // one body for all dtypes
+    for (size_t i = 0; i < op.contract->inputs.size() && !is_own; ++i) {
       if (given[i]) key.types.push_back(TypeOf(op, i, types));
     }
     for (const auto& [name, value] : fixed) key.fixed += name + "=" + ToText(value) + ";";
@@ -219,13 +220,16 @@ class EditMaker {
     edit_.functions.emplace_back();
     variants_[key] = index;
     FunctionSpec spec;
+    spec.domain = op.contract->domain;
     spec.op_type = op.contract->op_type;
+    spec.as_written = is_own;
     spec.fixed = fixed;
     spec.opsets = model_.opsets;
     for (const AttributeSpec& attribute : op.contract->attributes) {
       spec.attributes.emplace_back(attribute.name);
     }
-    const OpText& body = FindBody(op, *instance.text, types, fixed, given);
+    const OpText& body =
+        is_own ? *instance.text : FindBody(op, *instance.text, types, fixed, given);
     spec.text = body.source;
     for (const auto& [name, value] : body.attributes) spec.fixed[name] = value;
     const auto last = std::find(given.rbegin(), given.rend(), true);
@@ -315,6 +319,7 @@ class EditMaker {
   static std::string Tag(const OpPattern& op, const PatternInstance& instance,
                          const std::vector<bool>& given, bool paired) {
     std::string tag;
+    if (op.contract->is_own()) return instance.text->name;
     DType previous = DType::kUndefined;
     for (const TypeBinding& binding : instance.types) {
       if (binding.dtype == previous) continue;

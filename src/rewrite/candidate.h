@@ -23,6 +23,8 @@ struct Candidate {
   std::vector<ValueId> inner;    // must be dead after the rewrite
   std::vector<NodeId> nodes;     // that compute root and inner values, sorted
   Precision precision = Precision::kExact;
+  std::string path;  // module path, where known
+  Verdict verdict;   // whether it is wanted, and for which module
 };
 
 // Fills inputs, outputs, inner and nodes by a walk from the root to the leaves. Values that only

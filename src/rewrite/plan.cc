@@ -18,10 +18,12 @@ namespace {
 // Plans one graph of the model.
 class GraphPlanner {
  public:
-  GraphPlanner(const GraphView& view, const std::vector<PatternInstance>& instances,
-               const LoweringSet& lowerings, const PlanOptions& options, RewritePlan& plan)
+  GraphPlanner(const GraphView& view, const OpPatternSet& ops,
+               const std::vector<PatternInstance>& instances, const LoweringSet& lowerings,
+               const PlanOptions& options, RewritePlan& plan)
       : view_(view),
         graph_(view.graph()),
+        ops_(ops),
         lowerings_(lowerings),
         options_(options),
         plan_(plan),
@@ -50,9 +52,9 @@ class GraphPlanner {
 
   void FindAlreadyFused() {
     for (const Node& node : graph_.nodes) {
-      if (node.domain != kOpDomain) continue;
-      const OpContract* contract = FindContract(node.op_type);
-      if (contract == nullptr) continue;
+      const OpPattern* op = node.domain.empty() ? nullptr : ops_.Find(node.domain, node.op_type);
+      if (op == nullptr) continue;
+      const OpContract* contract = op->contract;
       int instances = 0;
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         // The residual sum of an add+norm is no instance of its own; a second rotated tensor is.
@@ -60,8 +62,13 @@ class GraphPlanner {
                                             contract->outputs[i].name.starts_with("second_"));
         if (node.outputs[i] != kNone && application) ++instances;
       }
-      plan_.already_fused.push_back({std::string(contract->module), node.op_type, graph_.index,
-                                     node.name, ModulePathOf(node), instances, ""});
+      const std::string path = ModulePathOf(node);
+      const std::string root =
+          node.outputs.empty() || node.outputs[0] == kNone ? "" : ValueName(node.outputs[0]);
+      const Verdict verdict = options_.selection.Judge(*contract, graph_.index, path, root);
+      plan_.already_fused.push_back(
+          {verdict.wanted() ? verdict.module : std::string(contract->module), verdict.target,
+           node.op_type, graph_.index, node.name, path, instances, ""});
     }
   }
 
@@ -77,15 +84,21 @@ class GraphPlanner {
       if (fused == nullptr || replaced.contains(static_cast<NodeId>(i))) continue;
       const ValueId output = node.outputs.empty() ? kNone : node.outputs[0];
       const std::string name = node.name.empty() && output != kNone ? ValueName(output) : node.name;
-      plan_.already_fused.push_back({fused->module, node.op_type, graph_.index, name,
-                                     ModulePathOf(node), fused->instances,
-                                     WhyNotTakenOver(node, *fused)});
+      const std::string path = ModulePathOf(node);
+      OpContract of_module;  // any op of the module: the operator stands for no one of them
+      of_module.module = fused->module;
+      const Verdict verdict = options_.selection.Judge(of_module, graph_.index, path,
+                                                       output != kNone ? ValueName(output) : "");
+      plan_.already_fused.push_back({verdict.wanted() ? verdict.module : fused->module,
+                                     verdict.target, node.op_type, graph_.index, name, path,
+                                     fused->instances, WhyNotTakenOver(node, *fused, verdict)});
       fused_elsewhere_.insert(static_cast<NodeId>(i));
     }
   }
 
-  std::string WhyNotTakenOver(const Node& node, const FusedElsewhere& fused) const {
-    if (!options_.modules.contains(fused.module)) return "the module is off";
+  std::string WhyNotTakenOver(const Node& node, const FusedElsewhere& fused,
+                              const Verdict& verdict) const {
+    if (!verdict.wanted()) return verdict.reason;
     if (!fused.reason.empty()) return fused.reason;
     for (const auto& [key, scored] : misses_) {
       const ValueId root = scored.second.root;
@@ -145,6 +158,10 @@ class GraphPlanner {
     candidate.root = root;
     candidate.precision = PrecisionOf(instance, *binding);
     candidate.binding = *std::move(binding);
+    const bool located = Locate(view_, candidate);
+    candidate.path = PathOf(candidate);
+    candidate.verdict = options_.selection.Judge(*instance.op->contract, graph_.index,
+                                                 candidate.path, ValueName(root));
     const auto refuse = [&](std::string guard, std::string reason) {
       Attempt refused;
       refused.score = attempt.score + 100;
@@ -153,7 +170,7 @@ class GraphPlanner {
       refused.anchor = candidate.binding.anchor;
       AddMiss(instance, root, refused);
     };
-    if (!Locate(view_, candidate)) {
+    if (!located) {
       refuse("leaf", "an input has no value of its own in front of the root");
       return;
     }
@@ -272,20 +289,17 @@ class GraphPlanner {
     });
   }
 
-  // Matches of modules that are off have kept their parts from smaller matches; they go no further.
+  // Matches that are not wanted have kept their parts from smaller matches; they go no further.
   void SetAsideOff() {
     std::erase_if(accepted_, [&](size_t i) {
       const Candidate& candidate = candidates_[i];
-      if (IsOn(*candidate.instance)) return false;
+      if (candidate.verdict.wanted()) return false;
       const NearMiss place = MissAt(*candidate.instance, candidate.root);
-      plan_.off.push_back({place.module, place.op, place.node, place.path});
+      plan_.off.push_back(
+          {place.module, candidate.verdict.reason, place.op, place.node, candidate.path});
       set_aside_.push_back(i);
       return true;
     });
-  }
-
-  bool IsOn(const PatternInstance& instance) const {
-    return options_.modules.contains(std::string(instance.op->contract->module));
   }
 
   void Accept(const std::vector<size_t>& order, const std::vector<bool>& banned) {
@@ -420,7 +434,10 @@ class GraphPlanner {
     miss.degraded = true;
     miss.guard = "degraded";
     miss.reason = "only the form without scale or bias fits, although one follows";
-    const auto found = misses_.find({miss.module, candidate.binding.anchor});
+    miss.module = candidate.verdict.module;
+    miss.target = candidate.verdict.target;
+    const auto found = misses_.find(
+        {std::string(candidate.instance->op->contract->module), candidate.binding.anchor});
     if (found != misses_.end()) {
       if (!found->second.second.guard.empty()) miss.guard = found->second.second.guard;
       miss.reason += ": " + found->second.second.reason;
@@ -443,7 +460,7 @@ class GraphPlanner {
 
   // Keeps the best attempt for each module and anchor.
   void AddMiss(const PatternInstance& instance, ValueId root, const Attempt& attempt) {
-    if (!IsOn(instance)) return;
+    if (!options_.selection.Wants(*instance.op->contract)) return;
     const auto key = std::pair(std::string(instance.op->contract->module), attempt.anchor);
     const auto found = misses_.find(key);
     // What a guard refused had the op's whole structure.
@@ -455,6 +472,11 @@ class GraphPlanner {
       return;
     }
     NearMiss miss = MissAt(instance, root);
+    const Verdict verdict =
+        options_.selection.Judge(*instance.op->contract, graph_.index, miss.path, ValueName(root));
+    if (!verdict.wanted()) return;
+    miss.module = verdict.module;
+    miss.target = verdict.target;
     miss.guard = attempt.guard;
     miss.reason = attempt.reason;
     misses_[key] = {attempt.score, std::move(miss)};
@@ -463,6 +485,8 @@ class GraphPlanner {
   void KeepNearMisses() {
     for (size_t i : left_out_) {
       NearMiss miss = MissAt(*candidates_[i].instance, candidates_[i].root);
+      miss.module = candidates_[i].verdict.module;
+      miss.target = candidates_[i].verdict.target;
       miss.guard = "only_first";
       miss.reason = "it matches, and is left out by --only-first";
       plan_.near_misses.push_back(std::move(miss));
@@ -553,8 +577,9 @@ class GraphPlanner {
     for (size_t j = index + 1; j < accepted_.size(); ++j) {
       const Candidate& other = candidates_[accepted_[j]];
       if (done[j] || other.instance->op != candidate.instance->op) continue;
-      const bool fits = other.instance == candidate.instance && SharesAllButX(candidate, other) &&
-                        !DependsOn(other, candidate.root);
+      const bool fits = other.instance == candidate.instance &&
+                        other.verdict.target == candidate.verdict.target &&
+                        SharesAllButX(candidate, other) && !DependsOn(other, candidate.root);
       return fits ? j : accepted_.size();
     }
     return accepted_.size();
@@ -602,7 +627,8 @@ class GraphPlanner {
     PlannedNode node;
     node.graph = graph_.index;
     node.instance = candidate.instance;
-    node.module = candidate.instance->op->contract->module;
+    node.module = candidate.verdict.module;
+    node.target = candidate.verdict.target;
     node.inputs = candidate.inputs;
     node.outputs = candidate.outputs;
     node.attributes = candidate.binding.attributes;
@@ -610,7 +636,7 @@ class GraphPlanner {
     node.precision = candidate.precision;
     node.roots = {candidate.root};
     std::vector<NodeId> nodes = candidate.nodes;
-    node.paths = {PathOf(candidate)};
+    node.paths = {candidate.path};
     if (partner != nullptr) {
       const OpPattern& op = *candidate.instance->op;
       const auto position = [](const auto& ports, const std::string& name) {
@@ -627,7 +653,7 @@ class GraphPlanner {
       }
       node.outputs[position(op.contract->outputs, op.pair->second_output)] = partner->root;
       node.roots.push_back(partner->root);
-      node.paths.push_back(PathOf(*partner));
+      node.paths.push_back(partner->path);
       if (partner->precision != Precision::kExact) node.precision = partner->precision;
       nodes.insert(nodes.end(), partner->nodes.begin(), partner->nodes.end());
     }
@@ -729,6 +755,7 @@ class GraphPlanner {
 
   const GraphView& view_;
   const Graph& graph_;
+  const OpPatternSet& ops_;
   const LoweringSet& lowerings_;
   const PlanOptions& options_;
   RewritePlan& plan_;
@@ -743,11 +770,11 @@ class GraphPlanner {
   std::map<std::pair<std::string, TermId>, std::pair<int, NearMiss>> misses_;
 };
 
-std::vector<DType> FloatTypes(const GraphModel& model) {
+std::vector<DType> Types(const GraphModel& model) {
   std::set<DType> dtypes;
   for (const Graph& graph : model.graphs) {
     for (const Value& value : graph.values) {
-      if (IsFloat(value.type.dtype)) dtypes.insert(value.type.dtype);
+      if (value.type.dtype != DType::kUndefined) dtypes.insert(value.type.dtype);
     }
   }
   return {dtypes.begin(), dtypes.end()};
@@ -800,19 +827,21 @@ Result<RewritePlan> MakePlan(const GraphModel& model, const OpPatternSet& ops,
   Canonicalizer canonicalizer(terms, &lowerings, &ops);
   OpPatternSet::Request request;
   request.opset = OpsetOf(model.opsets, "");
-  request.dtypes = FloatTypes(model);
+  request.dtypes = Types(model);
+  bool any_wanted = false;
   for (const OpPattern& op : ops.ops()) {
-    const bool is_on = options.modules.contains(std::string(op.contract->module));
-    if (is_on || !op.only_on_request) request.op_types.emplace_back(op.contract->op_type);
+    const bool is_wanted = options.selection.Wants(*op.contract);
+    any_wanted = any_wanted || is_wanted;
+    if (is_wanted || !op.only_on_request) request.op_types.emplace_back(op.contract->op_type);
   }
   RewritePlan plan;
   auto instances = std::make_shared<std::vector<PatternInstance>>();
-  if (!options.modules.empty()) *instances = ops.Instantiate(canonicalizer, request);
+  if (any_wanted) *instances = ops.Instantiate(canonicalizer, request);
   plan.instances = instances;
   for (const Graph& graph : model.graphs) {
     if (graph.is_function) continue;  // no types: nothing can be shown there
     const GraphView view(model, graph.index, canonicalizer);
-    GraphPlanner(view, *instances, lowerings, options, plan).Run();
+    GraphPlanner(view, ops, *instances, lowerings, options, plan).Run();
   }
   MakeNamesUnique(model, plan);
   return plan;

@@ -11,7 +11,6 @@
 
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,11 +21,12 @@
 #include "pattern/matcher.h"
 #include "pattern/op_pattern.h"
 #include "rewrite/order.h"
+#include "rewrite/selection.h"
 
 namespace liger {
 
 struct PlanOptions {
-  std::set<std::string> modules;  // to fuse, e.g. {"rms_norm", "rope"}
+  Selection selection;
   std::vector<Provider> providers = {Provider::kCpu};
   bool exact = false;       // refuse raised precision and re-association
   int64_t only_first = -1;  // replace only the first so many matches; -1: all
@@ -41,6 +41,7 @@ struct PlannedNode {
   int graph = 0;
   const PatternInstance* instance = nullptr;
   std::string module;
+  int target = -1;              // entry of a user's map that asked for it (Selection::targets)
   std::string name;             // of the new node, unique in the model
   std::vector<ValueId> inputs;  // by position in the contract; kNone where left out
   std::vector<ValueId> outputs;
@@ -58,6 +59,7 @@ struct PlannedNode {
 // A place that looked like the op and was left alone.
 struct NearMiss {
   std::string module;
+  int target = -1;  // as PlannedNode::target
   std::string op;
   int graph = 0;
   ValueId root = kNone;
@@ -71,6 +73,7 @@ struct NearMiss {
 // A fused op that stood in the model before, ours or another's.
 struct AlreadyFused {
   std::string module;
+  int target = -1;  // as PlannedNode::target
   std::string op;
   int graph = 0;
   std::string node;
@@ -79,10 +82,11 @@ struct AlreadyFused {
   std::string reason;  // why another's was not taken over
 };
 
-// A match of a module that is off. It stays as it is, and so do its parts: the tail of a LayerNorm
-// is no RMSNorm, whether LayerNorms are fused or not.
+// A match that is not wanted: its module is off, or it stands outside of --scope. It stays as it is,
+// and so do its parts: the tail of a LayerNorm is no RMSNorm, whether LayerNorms are fused or not.
 struct OffMatch {
-  std::string module;
+  std::string module;  // of the op
+  std::string reason;
   std::string op;
   std::string node;
   std::string path;

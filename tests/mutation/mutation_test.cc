@@ -50,7 +50,7 @@ const char* const kOps[] = {"LigerRMSNorm",      "LigerAddRMSNorm", "LigerLayerN
 
 Result<PatchedModel> Patch(const std::string& bytes) {
   PatchOptions options;
-  options.modules = kModules;
+  options.selection.modules = kModules;
   return PatchBytes(bytes, options);
 }
 
