@@ -14,13 +14,6 @@ namespace {
 // Operators between the two products of an attention and its Softmax, at most.
 constexpr int kMaxSteps = 8;
 
-const std::set<std::string_view>& LossOps() {
-  static const std::set<std::string_view> ops = {"SoftmaxCrossEntropyLoss",
-                                                 "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropy",
-                                                 "SoftmaxCrossEntropyLossInternal"};
-  return ops;
-}
-
 // Operators through which scores and masks pass on their way to the Softmax and from it.
 bool PassesScores(const Node& node) {
   static const std::set<std::string_view> ops = {
@@ -58,31 +51,7 @@ bool GoesToProduct(const Graph& graph, ValueId value, int steps) {
   return false;
 }
 
-bool ComesFromLogSoftmax(const Graph& graph, ValueId value) {
-  const Node* node = ProducerOf(graph, value);
-  for (int step = 0; node != nullptr && step < kMaxSteps; ++step) {
-    if (node->op_type == "LogSoftmax") return true;
-    if (!PassesScores(*node) || node->inputs.empty()) return false;
-    node = ProducerOf(graph, node->inputs[0]);
-  }
-  return false;
-}
-
 }  // namespace
-
-std::vector<LossOpReport> FindLosses(const GraphModel& model) {
-  std::vector<LossOpReport> losses;
-  for (const Graph& graph : model.graphs) {
-    for (const Node& node : graph.nodes) {
-      if (LossOps().contains(node.op_type)) losses.push_back({node.op_type, node.name});
-      const bool picks = node.op_type == "GatherElements" || node.op_type == "GatherND";
-      if (picks && !node.inputs.empty() && ComesFromLogSoftmax(graph, node.inputs[0])) {
-        losses.push_back({"LogSoftmax and " + node.op_type, node.name});
-      }
-    }
-  }
-  return losses;
-}
 
 int64_t CountDecomposedAttentions(const GraphModel& model) {
   int64_t count = 0;

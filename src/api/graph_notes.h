@@ -1,24 +1,20 @@
-// What a report says about a model beyond the fused ops: losses, attention, calls without a body.
+// What a report says about a model beyond fused ops and losses: attention, calls without a body.
 //
-//   for (const LossOpReport& loss : FindLosses(model)) report.loss_ops.push_back(loss);
+//   if (CountDecomposedAttentions(model) > 0) ...
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "loss/losses.h"
 #include "model/graph.h"
-#include "report/report.h"
 
 namespace onnx {
 class ModelProto;
 }
 
 namespace liger {
-
-// Operators that compute a loss from logits, and losses written out: the log-probability of each
-// target is picked from a LogSoftmax.
-std::vector<LossOpReport> FindLosses(const GraphModel& model);
 
 // Attentions that still are products with a Softmax between them.
 int64_t CountDecomposedAttentions(const GraphModel& model);
