@@ -76,19 +76,22 @@ class FamilyParser {
     FamilyHead head;
     head.file = file_;
     if (const YamlNode* node = reader_.Require(root_, "schema_version")) {
+      const size_t before = reader_.faults();
       const int64_t version = reader_.Integer(*node, "schema_version");
-      if (reader_.ok() && version != kSchemaVersion) {
+      if (reader_.faults() == before && version != kSchemaVersion) {
         reader_.Fail(node->position,
                      "schema_version is " + std::to_string(version) + ", this program reads 1");
       }
     }
     if (const YamlNode* node = reader_.Require(root_, "family")) {
       head.family = reader_.String(*node, "family");
-      if (reader_.ok() && (!IsSnakeCase(head.family) || head.family == "any")) {
+      if (head.family.empty()) {
+        // Said already.
+      } else if (!IsSnakeCase(head.family) || head.family == "any") {
         reader_.Fail(node->position, "family '" + head.family +
                                          "' has to be lower-case letters, digits and underscores, "
                                          "and not the word any");
-      } else if (reader_.ok() && head.family != FileStem(file_)) {
+      } else if (head.family != FileStem(file_)) {
         reader_.Fail(node->position, "family '" + head.family +
                                          "' stands in a file of another name; "
                                          "the file is to be called " +
@@ -102,7 +105,7 @@ class FamilyParser {
     head.architectures = DottedNames(root_, "architectures", true, false, false);
     if (const YamlNode* node = reader_.Require(root_, "package")) {
       head.package = reader_.String(*node, "package");
-      if (reader_.ok() && !IsDottedName(head.package, false)) {
+      if (!head.package.empty() && !IsDottedName(head.package, false)) {
         reader_.Fail(node->position, "package '" + head.package + "' is not a dotted module name");
       }
     }
@@ -134,35 +137,37 @@ class FamilyParser {
                                        bool allow_star, bool may_be_empty) {
     const YamlNode* node = required ? reader_.Require(map, key) : reader_.Find(map, key);
     if (node == nullptr) return {};
-    std::vector<std::string> names = reader_.Strings(*node, key, may_be_empty);
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (IsDottedName(names[i], allow_star)) continue;
-      reader_.Fail(node->items[i].position,
-                   "'" + names[i] + "' in " + std::string(key) +
-                       (allow_star ? " has to be dotted words, * for one of them"
-                                   : " has to be a dotted name"));
+    std::vector<std::string> names;
+    for (YamlWord& word : reader_.Words(*node, key, may_be_empty)) {
+      if (!IsDottedName(word.text, allow_star)) {
+        reader_.Fail(word.position, "'" + word.text + "' in " + std::string(key) +
+                                        (allow_star ? " has to be dotted words, * for one of them"
+                                                    : " has to be a dotted name"));
+      }
+      names.push_back(std::move(word.text));
     }
     return names;
   }
 
   std::vector<std::string> SnakeCaseNames(const YamlNode& node, std::string_view what) {
-    std::vector<std::string> names = reader_.Strings(node, what, /*may_be_empty=*/true);
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (!IsSnakeCase(names[i])) {
-        reader_.Fail(node.items[i].position,
-                     "'" + names[i] + "' has to be lower-case letters, digits and underscores");
+    std::vector<std::string> names;
+    for (YamlWord& word : reader_.Words(node, what, /*may_be_empty=*/true)) {
+      if (!IsSnakeCase(word.text)) {
+        reader_.Fail(word.position,
+                     "'" + word.text + "' has to be lower-case letters, digits and underscores");
       }
-      if (FindModule(names[i]) != nullptr) {
-        reader_.Fail(node.items[i].position, "'" + names[i] + "' is in the vocabulary already");
+      if (FindModule(word.text) != nullptr) {
+        reader_.Fail(word.position, "'" + word.text + "' is in the vocabulary already");
       }
+      names.push_back(std::move(word.text));
     }
     return names;
   }
 
   void ParseDefaults(const YamlNode& node, FamilyMap* map) {
+    const size_t before = reader_.faults();
     const YamlMap defaults = reader_.Map(node, "defaults");
     for (const auto& [key, value] : defaults.node().entries) {
-      if (!reader_.ok()) return;
       const bool known =
           FindModule(key.scalar) != nullptr ||
           std::find(map->adds.begin(), map->adds.end(), key.scalar) != map->adds.end();
@@ -173,16 +178,16 @@ class FamilyParser {
         reader_.Fail(key.position, "unknown module '" + key.scalar + "' in defaults",
                      nearest.empty() ? "known modules: " + JoinNames(names)
                                      : "did you mean " + JoinAlternatives(nearest) + "?");
-        return;
+        continue;
       }
       map->defaults.push_back(
           {key.scalar, reader_.OnOff(value, "the default of " + key.scalar), key.position});
     }
-    if (reader_.ok() && map->defaults.empty()) {
-      reader_.Fail(node.position, "defaults names no module");
-    }
+    if (reader_.faults() != before) return;
+    defaults_are_sound_ = true;
+    if (map->defaults.empty()) reader_.Fail(node.position, "defaults names no module");
     for (const std::string& name : map->adds) {
-      if (reader_.ok() && !map->Accepts(name)) {
+      if (!map->Accepts(name)) {
         reader_.Fail(node.position, "module '" + name + "' of adds has no default");
       }
     }
@@ -193,7 +198,6 @@ class FamilyParser {
     if (const YamlNode* node = reader_.Find(root_, "no_op")) {
       const YamlMap reasons = reader_.Map(*node, "no_op");
       for (const auto& [key, value] : reasons.node().entries) {
-        if (!reader_.ok()) return;
         if (ModuleDefault* module = OffByDefault(key, "no_op", map)) {
           module->no_op = reader_.String(value, "the reason of " + key.scalar);
         }
@@ -202,7 +206,6 @@ class FamilyParser {
     if (const YamlNode* node = reader_.Find(root_, "refused")) {
       const YamlMap reasons = reader_.Map(*node, "refused");
       for (const auto& [key, value] : reasons.node().entries) {
-        if (!reader_.ok()) return;
         if (ModuleDefault* module = OffByDefault(key, "refused", map)) {
           module->refused = reader_.String(value, "the reason of " + key.scalar);
         }
@@ -214,6 +217,7 @@ class FamilyParser {
     const auto it = std::find_if(map->defaults.begin(), map->defaults.end(),
                                  [&](const ModuleDefault& d) { return d.name == key.scalar; });
     if (it != map->defaults.end() && !it->on) return &*it;
+    if (it == map->defaults.end() && !defaults_are_sound_) return nullptr;
     reader_.Fail(key.position, "module '" + key.scalar + "' of " + std::string(section) +
                                    " has to be off in defaults");
     return nullptr;
@@ -222,25 +226,24 @@ class FamilyParser {
   void ParseModules(const YamlNode& node, FamilyMap* map) {
     const YamlMap modules = reader_.Map(node, "modules");
     for (const auto& [key, value] : modules.node().entries) {
-      if (!reader_.ok()) return;
-      if (!map->Accepts(key.scalar)) {
+      if (!map->Accepts(key.scalar) && defaults_are_sound_) {
         std::vector<std::string> names;
         for (const ModuleDefault& accepted : map->defaults) names.push_back(accepted.name);
         const std::vector<std::string> nearest = NearestNames(key.scalar, names);
         reader_.Fail(key.position, "module '" + key.scalar + "' is not in defaults",
                      nearest.empty() ? "the family accepts " + JoinNames(names)
                                      : "did you mean " + JoinAlternatives(nearest) + "?");
-        return;
       }
       ModuleMap module;
       module.name = key.scalar;
       module.position = key.position;
       if (value.kind != YamlNode::Kind::kSequence || value.items.empty()) {
         reader_.Fail(value.position, "module '" + key.scalar + "' has to be a list of entries");
-        return;
+        continue;
       }
-      for (const YamlNode& item : value.items)
+      for (const YamlNode& item : value.items) {
         module.entries.push_back(ParseEntry(item, key.scalar));
+      }
       map->modules.push_back(std::move(module));
     }
   }
@@ -249,21 +252,22 @@ class FamilyParser {
     ModuleEntry entry;
     entry.position = node.position;
     YamlMap map = reader_.Map(node, "an entry of " + module);
+    if (node.kind != YamlNode::Kind::kMap) return entry;
     const YamlNode* class_node = reader_.Find(map, "class");
     const YamlNode* function_node = reader_.Find(map, "function");
-    if (reader_.ok() && (class_node == nullptr) == (function_node == nullptr)) {
+    if ((class_node == nullptr) == (function_node == nullptr)) {
       reader_.Fail(node.position, "an entry of " + module + " names one class or one function");
     }
-    if (!reader_.ok()) return entry;
-    const YamlNode* symbol = class_node != nullptr ? class_node : function_node;
-    entry.kind = class_node != nullptr ? ModuleEntry::Kind::kClass : ModuleEntry::Kind::kFunction;
-    entry.symbol = reader_.String(*symbol, class_node != nullptr ? "class" : "function");
-    if (reader_.ok() && !IsDottedName(entry.symbol, false)) {
-      reader_.Fail(symbol->position, "'" + entry.symbol + "' is not a dotted name");
+    if (const YamlNode* symbol = class_node != nullptr ? class_node : function_node) {
+      entry.kind = class_node != nullptr ? ModuleEntry::Kind::kClass : ModuleEntry::Kind::kFunction;
+      entry.symbol = reader_.String(*symbol, class_node != nullptr ? "class" : "function");
+      if (!entry.symbol.empty() && !IsDottedName(entry.symbol, false)) {
+        reader_.Fail(symbol->position, "'" + entry.symbol + "' is not a dotted name");
+      }
     }
     if (const YamlNode* op = reader_.Require(map, "op")) {
       entry.op = reader_.String(*op, "op");
-      if (reader_.ok() && !IsDottedName(entry.op, false)) {
+      if (!entry.op.empty() && !IsDottedName(entry.op, false)) {
         reader_.Fail(op->position, "'" + entry.op + "' is not the name of an op");
       }
     }
@@ -277,20 +281,21 @@ class FamilyParser {
     entry.scopes = DottedNames(map, "scopes", false, true, false);
     entry.weights = DottedNames(map, "weights", false, true, false);
     if (const YamlNode* count = reader_.Find(map, "count")) {
+      const size_t before = reader_.faults();
       YamlMap rule = reader_.Map(*count, "count");
       CountRule parsed;
       if (const YamlNode* n = reader_.Find(rule, "per_layer"))
         parsed.per_layer = Natural(*n, "per_layer");
       if (const YamlNode* n = reader_.Find(rule, "fixed")) parsed.fixed = Natural(*n, "fixed");
       reader_.Finish(rule);
-      if (reader_.ok() && parsed.per_layer == 0 && parsed.fixed == 0) {
+      if (reader_.faults() == before && parsed.per_layer == 0 && parsed.fixed == 0) {
         reader_.Fail(count->position, "count is nought; leave it out where nothing is expected");
       }
       entry.count = parsed;
     }
     if (const YamlNode* child = reader_.Find(map, "child")) {
       entry.child = reader_.String(*child, "child");
-      if (reader_.ok() && !IsDottedName(entry.child, false)) {
+      if (!entry.child.empty() && !IsDottedName(entry.child, false)) {
         reader_.Fail(child->position, "child '" + entry.child + "' is not a dotted name");
       }
     }
@@ -306,7 +311,7 @@ class FamilyParser {
       const YamlNode* node = reader_.Find(*map, key);
       if (node == nullptr) return;
       *value = reader_.String(*node, key);
-      if (reader_.ok() && !allowed) {
+      if (!allowed) {
         reader_.Fail(node->position, std::string(key) + " belongs to " + std::string(with));
       }
     };
@@ -314,7 +319,7 @@ class FamilyParser {
     read("layer_interval", &entry->layer_interval, !entry->layer_flags.empty(), "layer_flags");
     if (const YamlNode* node = reader_.Find(*map, "layer_types")) {
       entry->layer_types = reader_.Strings(*node, "layer_types", /*may_be_empty=*/false);
-      if (reader_.ok() && !entry->layer_flags.empty()) {
+      if (!entry->layer_flags.empty()) {
         reader_.Fail(node->position, "an entry has layer_flags or layer_types, not both");
       }
     }
@@ -324,20 +329,23 @@ class FamilyParser {
   // Counts are multiplied by layer counts of model size; a limit keeps the product in 64 bits.
   int64_t Natural(const YamlNode& node, std::string_view what) {
     const int64_t value = reader_.Integer(node, what);
-    if (reader_.ok() && (value < 0 || value > 1000000)) {
+    if (value < 0 || value > 1000000) {
       reader_.Fail(node.position, std::string(what) + " has to lie between 0 and 1000000");
     }
     return value;
   }
   int64_t PositiveInteger(const YamlNode& node, std::string_view what) {
+    const size_t before = reader_.faults();
     const int64_t value = Natural(node, what);
-    if (reader_.ok() && value == 0) reader_.Fail(node.position, std::string(what) + " is nought");
+    if (reader_.faults() == before && value == 0)
+      reader_.Fail(node.position, std::string(what) + " is nought");
     return value;
   }
 
   std::string file_;
   YamlReader reader_;
   YamlMap root_;
+  bool defaults_are_sound_ = false;
 };
 
 std::string_view Trim(std::string_view text) {

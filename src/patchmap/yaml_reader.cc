@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -160,9 +161,21 @@ Result<YamlNode> ParseYaml(std::string_view file, std::string_view text) {
   }
 }
 
+Error YamlReader::error() const {
+  std::vector<const Fault*> sorted;
+  for (const Fault& fault : faults_) sorted.push_back(&fault);
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Fault* a, const Fault* b) {
+    return std::pair(a->position.line, a->position.column) <
+           std::pair(b->position.line, b->position.column);
+  });
+  Error error = sorted.front()->error;
+  for (size_t i = 1; i < sorted.size(); ++i) error.others.push_back(sorted[i]->error);
+  return error;
+}
+
 void YamlReader::Fail(YamlPosition position, std::string message, std::string hint) {
-  if (error_) return;
-  error_ = Error{ErrorCode::kUsage, std::move(message), Place(position), std::move(hint)};
+  faults_.push_back(
+      {position, Error{ErrorCode::kUsage, std::move(message), Place(position), std::move(hint)}});
 }
 
 std::string YamlReader::Place(YamlPosition position) const { return PlaceOf(file_, position); }
@@ -172,20 +185,18 @@ YamlMap YamlReader::Map(const YamlNode& node, std::string_view what) {
   YamlMap map;
   map.what_ = what;
   map.node_ = &kEmpty;
-  if (!ok()) return map;
   if (node.kind != YamlNode::Kind::kMap) {
     Fail(node.position, std::string(what) + " has to be a map of keys and values");
     return map;
   }
   map.node_ = &node;
-  for (size_t i = 0; i < node.entries.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (node.entries[i].key.scalar == node.entries[j].key.scalar) {
-        Fail(node.entries[i].key.position,
-             "key '" + node.entries[i].key.scalar + "' stands twice in " + std::string(what) +
-                 ", first in line " + std::to_string(node.entries[j].key.position.line));
-      }
-    }
+  map.is_map_ = true;
+  std::map<std::string_view, int> lines;
+  for (const auto& [key, value] : node.entries) {
+    const auto [first, is_new] = lines.try_emplace(key.scalar, key.position.line);
+    if (is_new) continue;
+    Fail(key.position, "key '" + key.scalar + "' stands twice in " + std::string(what) +
+                           ", first in line " + std::to_string(first->second));
   }
   return map;
 }
@@ -200,27 +211,33 @@ const YamlNode* YamlReader::Find(YamlMap& map, std::string_view key) {
 
 const YamlNode* YamlReader::Require(YamlMap& map, std::string_view key) {
   const YamlNode* node = Find(map, key);
-  if (node == nullptr && ok()) {
+  if (node == nullptr && map.is_map_) {
     Fail(map.node_->position, map.what_ + " lacks the key '" + std::string(key) + "'");
   }
   return node;
 }
 
 void YamlReader::Finish(const YamlMap& map) {
-  if (!ok()) return;
+  const std::vector<std::string> known(map.asked_.begin(), map.asked_.end());
+  std::vector<std::string> absent;
+  for (const std::string& key : known) {
+    const bool has = std::any_of(map.node_->entries.begin(), map.node_->entries.end(),
+                                 [&](const YamlEntry& entry) { return entry.key.scalar == key; });
+    if (!has) absent.push_back(key);
+  }
+  std::set<std::string_view> complained;
   for (const auto& [name, value] : map.node_->entries) {
-    if (map.asked_.contains(name.scalar)) continue;
-    const std::vector<std::string> known(map.asked_.begin(), map.asked_.end());
-    const std::vector<std::string> nearest = NearestNames(name.scalar, known);
+    if (map.asked_.contains(name.scalar) || !complained.insert(name.scalar).second) continue;
+    // A key that is there already was not meant.
+    std::vector<std::string> nearest = NearestNames(name.scalar, absent);
+    if (nearest.empty()) nearest = NearestNames(name.scalar, known);
     Fail(name.position, "unknown key '" + name.scalar + "' in " + map.what_,
          nearest.empty() ? "known keys: " + JoinNames(known)
                          : "did you mean " + JoinAlternatives(nearest) + "?");
-    return;
   }
 }
 
 std::string YamlReader::String(const YamlNode& node, std::string_view what) {
-  if (!ok()) return "";
   if (node.kind != YamlNode::Kind::kScalar || node.scalar.empty()) {
     Fail(node.position, std::string(what) + " has to be a word");
     return "";
@@ -229,7 +246,6 @@ std::string YamlReader::String(const YamlNode& node, std::string_view what) {
 }
 
 int64_t YamlReader::Integer(const YamlNode& node, std::string_view what) {
-  if (!ok()) return 0;
   int64_t value = 0;
   const char* end = node.scalar.data() + node.scalar.size();
   const auto [stop, code] = std::from_chars(node.scalar.data(), end, value);
@@ -242,30 +258,36 @@ int64_t YamlReader::Integer(const YamlNode& node, std::string_view what) {
 }
 
 bool YamlReader::OnOff(const YamlNode& node, std::string_view what) {
-  if (!ok()) return false;
   if (node.kind == YamlNode::Kind::kScalar && node.scalar == "on") return true;
   if (node.kind == YamlNode::Kind::kScalar && node.scalar == "off") return false;
   Fail(node.position, std::string(what) + " has to be on or off");
   return false;
 }
 
+std::vector<YamlWord> YamlReader::Words(const YamlNode& node, std::string_view what,
+                                        bool may_be_empty) {
+  std::vector<YamlWord> words;
+  if (node.kind != YamlNode::Kind::kSequence || (node.items.empty() && !may_be_empty)) {
+    Fail(node.position, std::string(what) + " has to be a list of words, [a, b]");
+    return words;
+  }
+  std::set<std::string_view> seen;
+  for (const YamlNode& item : node.items) {
+    std::string word = String(item, "each item of " + std::string(what));
+    if (word.empty()) continue;
+    if (!seen.insert(item.scalar).second) {
+      Fail(item.position, "'" + word + "' stands twice in " + std::string(what));
+      continue;
+    }
+    words.push_back({std::move(word), item.position});
+  }
+  return words;
+}
+
 std::vector<std::string> YamlReader::Strings(const YamlNode& node, std::string_view what,
                                              bool may_be_empty) {
   std::vector<std::string> strings;
-  if (!ok()) return strings;
-  if (node.kind != YamlNode::Kind::kSequence || (node.items.empty() && !may_be_empty)) {
-    Fail(node.position, std::string(what) + " has to be a list of words, [a, b]");
-    return strings;
-  }
-  for (const YamlNode& item : node.items) {
-    std::string word = String(item, "each item of " + std::string(what));
-    if (!ok()) return {};
-    if (std::find(strings.begin(), strings.end(), word) != strings.end()) {
-      Fail(item.position, "'" + word + "' stands twice in " + std::string(what));
-      return {};
-    }
-    strings.push_back(std::move(word));
-  }
+  for (YamlWord& word : Words(node, what, may_be_empty)) strings.push_back(std::move(word.text));
   return strings;
 }
 

@@ -23,11 +23,8 @@ class LoweringReader {
     const YamlNode* lowerings = reader_.Find(map, "lowerings");
     const YamlNode* fused = reader_.Find(map, "already_fused");
     reader_.Finish(map);
-    if (!reader_.ok()) return reader_.error();
     if (lowerings != nullptr) {
-      for (const YamlNode& item : lowerings->items) {
-        if (Status status = ReadLowering(item); !status) return status;
-      }
+      for (const YamlNode& item : lowerings->items) ReadLowering(item);
     }
     if (fused != nullptr) {
       for (const YamlNode& item : fused->items) ReadFused(item);
@@ -64,7 +61,8 @@ class LoweringReader {
     return where;
   }
 
-  Status ReadLowering(const YamlNode& item) {
+  void ReadLowering(const YamlNode& item) {
+    const size_t before = reader_.faults();
     YamlMap entry = reader_.Map(item, "the lowering");
     Lowering lowering;
     lowering.op_type = String(entry, "op", true);
@@ -82,12 +80,13 @@ class LoweringReader {
     }
     const std::string source = String(entry, "text", true);
     reader_.Finish(entry);
-    if (!reader_.ok()) return reader_.error();
+    if (reader_.faults() != before) return;
     auto text = ParseFunctionText(source);
     if (!text) {
-      Error error = std::move(text).error().WithContext("the lowering of " + lowering.op_type);
-      error.location = reader_.Place(item.position);
-      return error;
+      reader_.Fail(item.position,
+                   "the lowering of " + lowering.op_type + ": " + text.error().message,
+                   text.error().hint);
+      return;
     }
     lowering.body = std::move(text->graph);
     lowering.opsets = std::move(text->opsets);
@@ -99,10 +98,9 @@ class LoweringReader {
     }
     if (lowering.outputs.size() != lowering.body.outputs.size()) {
       reader_.Fail(item.position, "`outputs` must name one position for each output of the text");
-      return reader_.error();
+      return;
     }
     lowerings_.push_back(std::move(lowering));
-    return {};
   }
 
   void ReadFused(const YamlNode& item) {

@@ -76,6 +76,7 @@ class OpFileReader {
                             "outputs", "attributes", "kernels"}) {
       reader_.Require(map, key);  // read by the contract generator
     }
+    reader_.Find(map, "names");  // likewise
     const std::string type = RequiredString(map, "op");
     op_.contract = FindContract(type);
     if (reader_.ok() && op_.contract == nullptr) {
@@ -202,10 +203,9 @@ class OpFileReader {
     if (list == nullptr) return;
     for (const YamlNode& item : list->items) {
       YamlMap entry = reader_.Map(item, "the guard");
-      if (!reader_.ok()) return;
-      if (item.entries.size() != 1) {
+      if (entry.node().entries.size() != 1) {
         reader_.Fail(item.position, "a guard is one name with its inputs, as `row_of: [scale, x]`");
-        return;
+        continue;
       }
       const auto& [key, value] = item.entries.front();
       GuardSpec guard{key.scalar, reader_.Strings(value, key.scalar, false)};
@@ -237,19 +237,21 @@ class OpFileReader {
     const YamlNode* list = reader_.Find(map, key);
     if (list == nullptr) return;
     for (const YamlNode& item : list->items) {
+      const size_t before = reader_.faults();
       YamlMap entry = reader_.Map(item, "the text");
       OpText text;
       text.name = RequiredString(entry, "name");
       const std::string range = RequiredString(entry, "opset");
-      if (reader_.ok() && !ParseRange(range, text)) {
+      if (!range.empty() && !ParseRange(range, text)) {
         reader_.Fail(item.position, "'" + range + "' is no range of opsets, as 13-17 or 18-");
       }
       if (const YamlNode* attributes = reader_.Find(entry, "attributes")) {
         YamlMap fixed = reader_.Map(*attributes, "attributes");
         for (const auto& [name, value] : attributes->entries) {
           reader_.Find(fixed, name.scalar);
+          const size_t faults = reader_.faults();
           CheckAttribute(value, name.scalar, value.scalar);
-          if (!reader_.ok()) return;
+          if (reader_.faults() != faults) continue;
           text.attributes[name.scalar] =
               *AttributeValue(*op_.contract->FindAttribute(name.scalar), value.scalar, {});
         }
@@ -268,11 +270,11 @@ class OpFileReader {
       }
       text.source = RequiredString(entry, "text");
       reader_.Finish(entry);
-      if (!reader_.ok()) return;
+      if (reader_.faults() != before) continue;
       auto function = ParseFunctionText(text.source);
       if (!function) {
         reader_.Fail(item.position, "in the text '" + text.name + "': " + function.error().message);
-        return;
+        continue;
       }
       text.function = *std::move(function);
       CheckSignature(item, text);
