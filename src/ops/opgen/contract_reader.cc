@@ -175,6 +175,35 @@ std::vector<TupleSource> ReadKernels(const YAML::Node& node, const OpSource& op)
   return tuples;
 }
 
+std::vector<NameSource> ReadNames(const YAML::Node& node, const OpSource& op) {
+  CheckSequence(node, "names", false);
+  std::vector<NameSource> names;
+  for (const YAML::Node& item : node) {
+    CheckMap(item, "a name");
+    NameSource source;
+    source.name = Identifier(Required(item, "name", "a name"), "name");
+    for (const auto& entry : item) {
+      const std::string& key = entry.first.Scalar();
+      if (key == "name") continue;
+      const auto attribute =
+          std::find_if(op.attributes.begin(), op.attributes.end(),
+                       [&](const AttributeSource& candidate) { return candidate.name == key; });
+      if (attribute == op.attributes.end())
+        Fail(entry.first, "the op has no attribute '" + key + "'");
+      const std::string value = Word(entry.second, key);
+      float number = 0;
+      const bool fits = attribute->kind == "string"
+                            ? std::find(attribute->values.begin(), attribute->values.end(),
+                                        value) != attribute->values.end()
+                            : YAML::convert<float>::decode(entry.second, number);
+      if (!fits) Fail(entry.second, "'" + value + "' is no value for the attribute '" + key + "'");
+      source.implies.emplace_back(key, value);
+    }
+    names.push_back(std::move(source));
+  }
+  return names;
+}
+
 OpSource ReadOp(const YAML::Node& root) {
   CheckMap(root, "the file");
   OpSource op;
@@ -191,6 +220,7 @@ OpSource ReadOp(const YAML::Node& root) {
   op.outputs = ReadPorts(Required(root, "outputs", "the file"), "outputs");
   op.attributes = ReadAttributes(Required(root, "attributes", "the file"));
   op.kernels = ReadKernels(Required(root, "kernels", "the file"), op);
+  if (const YAML::Node names = root["names"]) op.names = ReadNames(names, op);
   return op;
 }
 
@@ -207,6 +237,31 @@ Error At(std::string_view file_name, const YAML::Mark& mark, std::string message
 Result<OpSource> ReadContract(std::string_view file_name, const std::string& text) {
   try {
     return ReadOp(YAML::Load(text));
+  } catch (const ReadError& error) {
+    return At(file_name, error.mark, error.message);
+  } catch (const YAML::Exception& error) {
+    return At(file_name, error.mark, error.msg);
+  }
+}
+
+Result<std::vector<UnfusedSource>> ReadUnfusedNames(std::string_view file_name,
+                                                    const std::string& text) {
+  try {
+    const YAML::Node root = YAML::Load(text);
+    CheckKeys(root, "the file", {"schema_version", "unfused"});
+    const YAML::Node list = Required(root, "unfused", "the file");
+    CheckSequence(list, "unfused", false);
+    std::vector<UnfusedSource> sources;
+    for (const YAML::Node& item : list) {
+      CheckKeys(item, "unfused", {"reason", "names"});
+      UnfusedSource source;
+      source.reason = Word(Required(item, "reason", "unfused"), "reason");
+      const YAML::Node names = Required(item, "names", "unfused");
+      CheckSequence(names, "names", false);
+      for (const YAML::Node& name : names) source.names.push_back(Identifier(name, "name"));
+      sources.push_back(std::move(source));
+    }
+    return sources;
   } catch (const ReadError& error) {
     return At(file_name, error.mark, error.message);
   } catch (const YAML::Exception& error) {

@@ -1,6 +1,7 @@
 #include "ops/opgen/contract_writer.h"
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 #include <string_view>
 
@@ -102,6 +103,45 @@ std::string WriteContracts(std::vector<OpSource> ops) {
   out << "};\n\n}  // namespace\n\n"
          "std::span<const OpContract> Contracts() { return kContracts; }\n\n}  // namespace "
          "liger\n";
+  return out.str();
+}
+
+Result<std::string> WriteOpNames(const std::vector<OpSource>& ops,
+                                 const std::vector<UnfusedSource>& unfused) {
+  std::map<std::string, std::string> entries;  // by name: the rest of its row
+  std::ostringstream implied;
+  std::string twice;
+  const auto add = [&](const std::string& name, std::string row) {
+    if (!entries.try_emplace(name, std::move(row)).second) twice = name;
+  };
+  for (const OpSource& op : ops) {
+    add(op.op_type, Literal(op.op_type) + ", {}, {}");
+    for (const NameSource& name : op.names) {
+      std::string values = "{}";
+      if (!name.implies.empty()) {
+        values = "k" + name.name;
+        implied << "constexpr ImpliedAttribute " << values << "[] = {";
+        for (const auto& [attribute, value] : name.implies) {
+          implied << "{" << Literal(attribute) << ", " << Literal(value) << "}, ";
+        }
+        implied << "};\n";
+      }
+      add(name.name, Literal(op.op_type) + ", " + values + ", {}");
+    }
+  }
+  for (const UnfusedSource& source : unfused) {
+    for (const std::string& name : source.names) add(name, "{}, {}, " + Literal(source.reason));
+  }
+  if (!twice.empty()) {
+    return Error{ErrorCode::kUsage, "two ops have the name '" + twice + "'", "names", ""};
+  }
+  std::ostringstream out;
+  out << "// Generated from patches/ops/*.yaml and patches/unfused_names.yaml.\n"
+         "#include \"patchmap/op_names.h\"\n\nnamespace liger {\nnamespace {\n\n"
+      << implied.str() << "\nconstexpr OpName kNames[] = {\n";
+  for (const auto& [name, row] : entries) out << "    {" << Literal(name) << ", " << row << "},\n";
+  out << "};\n\n}  // namespace\n\n"
+         "std::span<const OpName> OpNames() { return kNames; }\n\n}  // namespace liger\n";
   return out.str();
 }
 

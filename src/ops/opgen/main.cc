@@ -1,5 +1,6 @@
 // Build-time generator of src/ops:
 //   liger_opgen contracts OUT.cc OP.yaml...       tables behind op_contract.h
+//   liger_opgen names OUT.cc UNFUSED.yaml OP.yaml...  table behind patchmap/op_names.h
 //   liger_opgen embed OUT.cc ROOT FILE...         tables behind embedded_patches.h, paths relative
 //   to ROOT
 #include <filesystem>
@@ -35,7 +36,7 @@ Status WriteFile(const std::string& path, const std::string& text) {
   return {};
 }
 
-Status GenerateContracts(const std::string& out, const std::vector<std::string>& paths) {
+Result<std::vector<liger::opgen::OpSource>> ReadOps(const std::vector<std::string>& paths) {
   std::vector<liger::opgen::OpSource> ops;
   std::set<std::string> seen;
   for (const std::string& path : paths) {
@@ -49,7 +50,27 @@ Status GenerateContracts(const std::string& out, const std::vector<std::string>&
     }
     ops.push_back(*std::move(op));
   }
-  return WriteFile(out, liger::opgen::WriteContracts(std::move(ops)));
+  return ops;
+}
+
+Status GenerateContracts(const std::string& out, const std::vector<std::string>& paths) {
+  Result<std::vector<liger::opgen::OpSource>> ops = ReadOps(paths);
+  if (!ops) return ops.error();
+  return WriteFile(out, liger::opgen::WriteContracts(*std::move(ops)));
+}
+
+Status GenerateNames(const std::string& out, const std::string& unfused_path,
+                     const std::vector<std::string>& paths) {
+  Result<std::vector<liger::opgen::OpSource>> ops = ReadOps(paths);
+  if (!ops) return ops.error();
+  Result<std::string> text = ReadFile(unfused_path);
+  if (!text) return text.error();
+  Result<std::vector<liger::opgen::UnfusedSource>> unfused =
+      liger::opgen::ReadUnfusedNames(unfused_path, *text);
+  if (!unfused) return unfused.error();
+  Result<std::string> source = liger::opgen::WriteOpNames(*ops, *unfused);
+  if (!source) return source.error();
+  return WriteFile(out, *source);
 }
 
 Status GenerateEmbedded(const std::string& out, const std::string& root,
@@ -71,11 +92,14 @@ int main(int argc, char** argv) {
   std::optional<Status> status;
   if (args.size() > 2 && args[0] == "contracts") {
     status = GenerateContracts(args[1], {args.begin() + 2, args.end()});
+  } else if (args.size() > 3 && args[0] == "names") {
+    status = GenerateNames(args[1], args[2], {args.begin() + 3, args.end()});
   } else if (args.size() > 3 && args[0] == "embed") {
     status = GenerateEmbedded(args[1], args[2], {args.begin() + 3, args.end()});
   }
   if (!status) {
     std::cerr << "usage: liger_opgen contracts OUT.cc OP.yaml...\n"
+                 "       liger_opgen names OUT.cc UNFUSED.yaml OP.yaml...\n"
                  "       liger_opgen embed OUT.cc ROOT FILE...\n";
     return 2;
   }
