@@ -14,6 +14,11 @@ namespace {
 struct Request {
   bool is_list = false;                             // "these and no others"
   std::map<std::string, bool, std::less<>> wishes;  // module to on or off
+
+  bool AsksFor(std::string_view module) const {
+    const auto wish = wishes.find(module);
+    return wish != wishes.end() && wish->second;
+  }
 };
 
 Error UsageError(std::string message, std::string hint = "") {
@@ -186,6 +191,64 @@ void ApplyStage(std::string_view stage, const FamilyMap& family, ResolvedModules
   resolved.stage_note = name + " needs the logits: fused_linear_cross_entropy is off";
 }
 
+// The modules that the family accepts, each as the request or the family's default says.
+Result<ResolvedModules> ApplyRequest(const Request& request, const FamilyMap& family) {
+  std::vector<std::string> accepted;
+  for (const std::string& name : KnownModules(family)) {
+    if (family.Accepts(name) || (IsOnRequest(name) && request.AsksFor(name))) {
+      accepted.push_back(name);
+    }
+  }
+  for (const auto& [name, on] : request.wishes) {
+    if (!on) continue;
+    if (std::find(accepted.begin(), accepted.end(), name) == accepted.end()) {
+      return Error{ErrorCode::kFamily, Named(family) + " does not accept module '" + name + "'", "",
+                   "it accepts " + JoinNames(accepted)};
+    }
+    const ModuleDefault* known = family.FindDefault(name);
+    if (known != nullptr && !known->refused.empty()) {
+      return Error{ErrorCode::kFamily,
+                   Named(family) + " does not accept module '" + name + "': " + known->refused, "",
+                   ""};
+    }
+  }
+  ResolvedModules resolved;
+  for (const std::string& name : accepted) {
+    ResolvedModule& module = resolved.modules.emplace_back();
+    module.name = name;
+    const ModuleKind* kind = FindModule(name);
+    module.is_loss = kind != nullptr && kind->is_loss;
+    if (const auto wish = request.wishes.find(name); wish != request.wishes.end()) {
+      module.enabled = wish->second;
+      module.reason = module.enabled ? "on by --modules" : "off by --modules";
+    } else if (request.is_list) {
+      module.reason = "not among --modules";
+    } else {
+      const ModuleDefault& standard = *family.FindDefault(name);
+      module.enabled = standard.on;
+      module.reason = ReasonOfDefault(standard, family);
+    }
+  }
+  return resolved;
+}
+
+void ApplyExclude(const Request& request, bool is_default, ResolvedModules& resolved) {
+  for (ResolvedModule& module : resolved.modules) {
+    const auto& excluded = resolved.excluded;
+    const bool is_excluded =
+        std::find(excluded.begin(), excluded.end(), module.name) != excluded.end();
+    if (!module.enabled || !is_excluded) continue;
+    module.enabled = false;
+    module.excluded = true;
+    module.reason =
+        is_default ? "excluded by default; --exclude none lifts it" : "excluded by --exclude";
+    if (!request.AsksFor(module.name)) continue;
+    resolved.warnings.push_back(
+        "module " + module.name + " is on by --modules, but " +
+        (is_default ? "excluded by default; --exclude none lifts it" : "--exclude wins"));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> KnownModules(const FamilyMap& family) {
@@ -216,96 +279,38 @@ Result<ResolvedModules> ResolveModules(const FamilyMap& family, std::string_view
   if (!request) return std::move(request).error();
   Result<std::vector<std::string>> excluded = ParseExclude(exclude, family);
   if (!excluded) return std::move(excluded).error();
+  Result<ResolvedModules> resolved = ApplyRequest(*request, family);
+  if (!resolved) return resolved;
+  resolved->excluded = *std::move(excluded);
+  if (!stage.empty()) ApplyStage(stage, family, *resolved);
+  ApplyExclude(*request, exclude == kDefaultExclude, *resolved);
 
-  std::vector<std::string> accepted;
-  for (const std::string& name : KnownModules(family)) {
-    const auto wish = request->wishes.find(name);
-    const bool asked = wish != request->wishes.end() && wish->second;
-    if (family.Accepts(name) || (IsOnRequest(name) && asked)) accepted.push_back(name);
-  }
-  for (const auto& [name, on] : request->wishes) {
-    if (!on) continue;
-    if (std::find(accepted.begin(), accepted.end(), name) == accepted.end()) {
-      return Error{ErrorCode::kFamily, Named(family) + " does not accept module '" + name + "'", "",
-                   "it accepts " + JoinNames(accepted)};
-    }
-    const ModuleDefault* known = family.FindDefault(name);
-    if (known != nullptr && !known->refused.empty()) {
-      return Error{ErrorCode::kFamily,
-                   Named(family) + " does not accept module '" + name + "': " + known->refused, "",
-                   ""};
-    }
-  }
-
-  ResolvedModules resolved;
-  resolved.excluded = *std::move(excluded);
-  const bool default_exclude = exclude == kDefaultExclude;
-  for (const std::string& name : accepted) {
-    ResolvedModule module;
-    module.name = name;
-    const ModuleKind* kind = FindModule(name);
-    module.is_loss = kind != nullptr && kind->is_loss;
-
-    const auto wish = request->wishes.find(name);
-    if (wish != request->wishes.end()) {
-      module.enabled = wish->second;
-      module.reason = module.enabled ? "on by --modules" : "off by --modules";
-    } else if (request->is_list) {
-      module.reason = "not among --modules";
-    } else {
-      const ModuleDefault& standard = *family.FindDefault(name);
-      module.enabled = standard.on;
-      module.reason = ReasonOfDefault(standard, family);
-    }
-    resolved.modules.push_back(std::move(module));
-  }
-  if (!stage.empty()) ApplyStage(stage, family, resolved);
-
-  for (ResolvedModule& module : resolved.modules) {
-    const std::string& name = module.name;
-    const auto wish = request->wishes.find(name);
-    const bool asked = wish != request->wishes.end() && wish->second;
-    const bool is_excluded = std::find(resolved.excluded.begin(), resolved.excluded.end(), name) !=
-                             resolved.excluded.end();
-    if (module.enabled && is_excluded) {
-      module.enabled = false;
-      module.excluded = true;
-      module.reason = default_exclude ? "excluded by default; --exclude none lifts it"
-                                      : "excluded by --exclude";
-      if (asked) {
-        resolved.warnings.push_back(
-            "module " + name + " is on by --modules, but " +
-            (default_exclude ? "excluded by default; --exclude none lifts it" : "--exclude wins"));
-      }
-    }
-
-    const bool is_available =
-        std::find(available.begin(), available.end(), name) != available.end();
-    if (module.enabled && !is_available && asked) {
-      return UsageError("module " + name + " is not available in this version",
+  const auto is_available = [&](const std::string& name) {
+    return std::find(available.begin(), available.end(), name) != available.end();
+  };
+  for (const ResolvedModule& module : resolved->modules) {
+    if (module.enabled && !is_available(module.name) && request->AsksFor(module.name)) {
+      return UsageError("module " + module.name + " is not available in this version",
                         "available: " + JoinNames(available));
     }
   }
-
-  if (resolved.IsEnabled("cross_entropy") && resolved.IsEnabled("fused_linear_cross_entropy")) {
+  if (resolved->IsEnabled("cross_entropy") && resolved->IsEnabled("fused_linear_cross_entropy")) {
     return UsageError("cross_entropy and fused_linear_cross_entropy are both on",
                       "a graph has one loss: turn one off with --modules or --exclude");
   }
 
   // What only a default turned on is turned off again where there is no kernel, and said so.
-  for (ResolvedModule& module : resolved.modules) {
-    const bool is_available =
-        std::find(available.begin(), available.end(), module.name) != available.end();
-    if (!module.enabled || is_available) continue;
+  for (ResolvedModule& module : resolved->modules) {
+    if (!module.enabled || is_available(module.name)) continue;
     module.enabled = false;
     module.reason += FindModule(module.name) != nullptr ? ", but not available in this version"
                                                         : ", but no fused op computes it";
-    resolved.warnings.push_back("module " + module.name + " is " + module.reason);
+    resolved->warnings.push_back("module " + module.name + " is " + module.reason);
   }
   const bool any_loss =
-      std::any_of(resolved.modules.begin(), resolved.modules.end(),
+      std::any_of(resolved->modules.begin(), resolved->modules.end(),
                   [](const ResolvedModule& module) { return module.is_loss && module.enabled; });
-  if (NeedsLogits(stage) && !any_loss) resolved.stage_note += "; no loss is fused";
+  if (NeedsLogits(stage) && !any_loss) resolved->stage_note += "; no loss is fused";
   return resolved;
 }
 

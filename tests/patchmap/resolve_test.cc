@@ -242,6 +242,111 @@ TEST(ResolveModules, StructuralRouteTakesWhatIsAvailable) {
   EXPECT_FALSE(ResolveModules(StructuralMap(), "geglu", kDefaultExclude, kAvailable));
 }
 
+struct StageCase {
+  const char* stage;
+  const char* exclude;
+  bool fused_loss, loss;  // whether they are on once they are available
+  std::vector<const char*> changes;
+  const char* note;
+};
+
+class StageTest : public testing::TestWithParam<StageCase> {};
+
+TEST_P(StageTest, AppliesTheTrainersRules) {
+  const std::vector<std::string> all = {"rms_norm", "rope", "swiglu", "cross_entropy",
+                                        "fused_linear_cross_entropy"};
+  const StageCase& c = GetParam();
+  const auto resolved = ResolveModules(Llama(), "auto", c.exclude, all, c.stage);
+  ASSERT_TRUE(resolved);
+  EXPECT_EQ(resolved->IsEnabled("fused_linear_cross_entropy"), c.fused_loss);
+  EXPECT_EQ(resolved->IsEnabled("cross_entropy"), c.loss);
+  ASSERT_EQ(resolved->stage_changes.size(), c.changes.size());
+  for (size_t i = 0; i < c.changes.size(); ++i) {
+    EXPECT_EQ(resolved->stage_changes[i].module + ": " + resolved->stage_changes[i].change,
+              c.changes[i]);
+  }
+  EXPECT_EQ(resolved->stage_note, c.note);
+  EXPECT_EQ(resolved->IsEnabled("rms_norm"), std::string_view(c.stage) != "inference");
+}
+
+const char* const kDpoOff = "fused_linear_cross_entropy: turned off: stage dpo needs the logits";
+const char* const kDpoOn =
+    "cross_entropy: turned on: stage dpo needs the logits, and this loss keeps them";
+
+INSTANTIATE_TEST_SUITE_P(
+    Stages, StageTest,
+    testing::Values(
+        StageCase{"", "none", true, false, {}, ""},
+        StageCase{"pt",
+                  "none",
+                  true,
+                  false,
+                  {},
+                  "stage pt changes nothing: the family's own defaults hold"},
+        StageCase{"sft",
+                  "none",
+                  true,
+                  false,
+                  {},
+                  "stage sft changes nothing: the family's own defaults hold"},
+        StageCase{"dpo",
+                  "none",
+                  false,
+                  true,
+                  {kDpoOff, kDpoOn},
+                  "stage dpo needs the logits: fused_linear_cross_entropy is off"},
+        StageCase{"dpo",
+                  kDefaultExclude.data(),
+                  false,
+                  false,
+                  {kDpoOff, kDpoOn},
+                  "stage dpo needs the logits: fused_linear_cross_entropy is off; no loss is "
+                  "fused"},
+        StageCase{"inference",
+                  "none",
+                  false,
+                  false,
+                  {"rope: turned off: the trainer's rules patch nothing for inference",
+                   "rms_norm: turned off: the trainer's rules patch nothing for inference",
+                   "swiglu: turned off: the trainer's rules patch nothing for inference",
+                   "fused_linear_cross_entropy: turned off: the trainer's rules patch nothing for "
+                   "inference"},
+                  "stage inference patches NOTHING: the trainer applies its kernels only in "
+                  "training; leave --stage out to patch a model for inference"}));
+
+TEST(ResolveModules, AStageIsStrongerThanModules) {
+  const std::vector<std::string> all = {"cross_entropy", "fused_linear_cross_entropy"};
+  for (const char* stage : {"rm", "ppo", "dpo", "kto"}) {
+    const auto resolved =
+        ResolveModules(Llama(), "fused_linear_cross_entropy=on", "none", all, stage);
+    ASSERT_TRUE(resolved);
+    EXPECT_FALSE(resolved->IsEnabled("fused_linear_cross_entropy"));
+    EXPECT_TRUE(resolved->IsEnabled("cross_entropy"));
+  }
+}
+
+TEST(ResolveModules, AStageWithoutAFusedLossLeavesTheLossOff) {
+  FamilyMap map = Llama();
+  std::erase_if(map.defaults, [](const ModuleDefault& module) {
+    return module.name == "fused_linear_cross_entropy";
+  });
+  const auto resolved = ResolveModules(map, "auto", "none", kAvailable, "kto");
+  ASSERT_TRUE(resolved);
+  EXPECT_FALSE(resolved->IsEnabled("cross_entropy"));
+  EXPECT_THAT(resolved->stage_changes, IsEmpty());
+  EXPECT_EQ(resolved->stage_note,
+            "stage kto needs the logits and changes nothing: family llama has no fused loss; no "
+            "loss is fused");
+}
+
+TEST(ResolveModules, RefusesAnUnknownStage) {
+  const auto resolved = ResolveModules(Llama(), "auto", "none", kAvailable, "inferance");
+  ASSERT_FALSE(resolved);
+  EXPECT_EQ(resolved.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(resolved.error().message, "--stage: 'inferance' is no stage");
+  EXPECT_THAT(resolved.error().hint, HasSubstr("did you mean inference?"));
+}
+
 TEST(ModuleVocabulary, NamesTheLosses) {
   std::vector<std::string_view> losses;
   for (const ModuleKind& kind : ModuleVocabulary()) {
