@@ -22,8 +22,13 @@ bool Belongs(const std::string& path, const std::string& instance) {
 
 class Accountant {
  public:
-  Accountant(const GraphModel& model, const RewritePlan& plan, Report& report)
-      : model_(model), plan_(plan), report_(report) {}
+  Accountant(const GraphModel& model, const RewritePlan& plan, const PlanOptions& options,
+             Report& report)
+      : model_(model),
+        plan_(plan),
+        filter_(options.selection.filter),
+        explain_(options.explain),
+        report_(report) {}
 
   void Describe() {
     for (const PlannedNode& node : plan_.nodes) {
@@ -61,11 +66,13 @@ class Accountant {
                                                  expected->source + ", but " + disagreement});
       }
     }
-    module.patched = plan_.Patched(resolved.name);
-    module.already_fused = plan_.Already(resolved.name);
     for (const PlannedNode& node : plan_.nodes) {
-      if (node.module == resolved.name)
-        ++module.ops[std::string(node.instance->op->contract->op_type)];
+      if (!IsOf(node, resolved.name)) continue;
+      module.patched += node.instances();
+      ++module.ops[std::string(node.instance->op->contract->op_type)];
+    }
+    for (const AlreadyFused& fused : plan_.already_fused) {
+      if (IsOf(fused, resolved.name)) module.already_fused += fused.instances;
     }
     if (!resolved.enabled) {
       if (module.expected) module.excluded = *module.expected - module.already_fused;
@@ -77,14 +84,21 @@ class Accountant {
   }
 
  private:
+  // Of the family's part: what entries of a user's map have is counted with them.
+  template <typename Place>
+  static bool IsOf(const Place& place, const std::string& module) {
+    return place.module == module && place.target < 0;
+  }
+
   MissReport AsReport(const NearMiss& miss) const {
-    return {miss.module, miss.path, miss.node, miss.reason, miss.guard};
+    return {miss.module, miss.path,    miss.node,  miss.reason,
+            miss.guard,  miss.closest, miss.chain, miss.values};
   }
 
   void Misses(ModuleReport& module, const ExpectedModule* expected) {
     std::vector<const NearMiss*> open;
     for (const NearMiss& miss : plan_.near_misses) {
-      if (miss.module != module.name) continue;
+      if (!IsOf(miss, module.name)) continue;
       if (miss.degraded) {
         ++module.degraded;
         report_.degraded.push_back(AsReport(miss));
@@ -101,9 +115,12 @@ class Accountant {
       }
       return;
     }
-    int64_t shortfall = *module.expected - module.patched - module.already_fused - module.degraded;
+    if (expected->instances.empty()) CountOutside(module);
+    int64_t shortfall = *module.expected - module.patched - module.already_fused - module.degraded -
+                        module.excluded;
     if (!expected->instances.empty()) {
       Coverage coverage = Cover(module, *expected);
+      module.excluded = coverage.RemoveOutside(filter_);
       shortfall = coverage.Shortfall();
       if (shortfall > 0) NameByPath(module, coverage, open, shortfall);
       const int64_t additional = coverage.Additional();
@@ -126,6 +143,18 @@ class Accountant {
     module.unaccounted = std::max<int64_t>(0, shortfall - module.missed);
     for (const NearMiss* miss : open) {
       if (miss != nullptr) report_.near_misses.push_back(AsReport(*miss));
+    }
+  }
+
+  // Instances without paths that match outside of --scope are excluded, not missed.
+  void CountOutside(ModuleReport& module) {
+    if (filter_.IsEmpty()) return;
+    int64_t room = *module.expected - module.patched - module.already_fused - module.degraded;
+    for (const OffMatch& off : plan_.off) {
+      const bool outside = off.module == module.name && !filter_.WhyOutside(off.path).empty();
+      if (!outside || room <= 0) continue;
+      ++module.excluded;
+      --room;
     }
   }
 
@@ -152,6 +181,14 @@ class Accountant {
     return "nothing in this scope resembles the op";
   }
 
+  std::vector<std::string> NodesAt(const std::string& instance) const {
+    std::vector<std::string> lines;
+    for (const Graph& graph : model_.graphs) {
+      if (lines.empty()) lines = NodesOfModule(model_, graph, instance);
+    }
+    return lines;
+  }
+
   // Instances without paths: the near misses, refused ones first, stand for what is missing.
   void NameByOrder(ModuleReport& module, std::vector<const NearMiss*>& open, int64_t shortfall) {
     for (const bool refused : {true, false}) {
@@ -175,6 +212,16 @@ class Accountant {
       int64_t sum = 0;
       for (const auto& [instance, count] : missing) sum += count;
       return sum;
+    }
+    // Takes out what is missing and stands outside of --scope; how many.
+    int64_t RemoveOutside(const ScopeFilter& filter) {
+      int64_t count = 0;
+      for (auto& [instance, open] : missing) {
+        if (filter.WhyOutside(instance).empty()) continue;
+        count += open;
+        open = 0;
+      }
+      return count;
     }
     int64_t Shortfall() const { return std::max<int64_t>(Missing() - unplaced, 0); }
     int64_t Additional() const { return outside + std::max<int64_t>(unplaced - Missing(), 0); }
@@ -210,11 +257,11 @@ class Accountant {
     Coverage coverage;
     for (const std::string& instance : expected.instances) ++coverage.missing[instance];
     for (const PlannedNode& node : plan_.nodes) {
-      if (node.module != module.name) continue;
+      if (!IsOf(node, module.name)) continue;
       for (const std::string& path : node.paths) coverage.Take(path, 1);
     }
     for (const AlreadyFused& fused : plan_.already_fused) {
-      if (fused.module == module.name) coverage.Take(fused.path, fused.instances);
+      if (IsOf(fused, module.name)) coverage.Take(fused.path, fused.instances);
     }
     for (const MissReport& miss : report_.degraded) {
       if (miss.module == module.name) coverage.Take(miss.path, 1);
@@ -230,11 +277,13 @@ class Accountant {
         MissReport entry{module.name, instance, "", WhatStandsAt(instance), ""};
         for (const NearMiss*& miss : open) {
           if (miss == nullptr || !Belongs(miss->path, instance)) continue;
-          entry.node = miss->node;
-          entry.reason = miss->reason;
-          entry.guard = miss->guard;
+          entry = AsReport(*miss);
+          entry.path = instance;
           miss = nullptr;
           break;
+        }
+        if (entry.node.empty() && explain_ && explain_->Takes(module.name, instance, "")) {
+          entry.chain = NodesAt(instance);
         }
         report_.missed.push_back(std::move(entry));
       }
@@ -243,6 +292,8 @@ class Accountant {
 
   const GraphModel& model_;
   const RewritePlan& plan_;
+  const ScopeFilter& filter_;
+  const std::optional<ExplainFilter>& explain_;
   Report& report_;
 };
 
@@ -250,8 +301,8 @@ class Accountant {
 
 void AccountForModules(const GraphModel& model, const RewritePlan& plan,
                        const ExpectedCounts& expected, const ResolvedModules& resolved,
-                       Report& report) {
-  Accountant accountant(model, plan, report);
+                       const PlanOptions& options, Report& report) {
+  Accountant accountant(model, plan, options, report);
   accountant.Describe();
   for (const ResolvedModule& module : resolved.modules) {
     accountant.Count(module, expected.Find(module.name));

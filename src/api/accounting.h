@@ -9,10 +9,11 @@
 namespace liger {
 
 // Fills `modules`, `patched`, `already_fused`, `degraded`, `missed` and `near_misses` of the
-// report. Expected counts are compared with what the plan does, instance by instance where paths
-// are known.
+// report, for the family's part of a run. Expected counts are compared with what the plan does,
+// instance by instance where paths are known; instances that the plan's --scope and --skip leave
+// out are excluded.
 void AccountForModules(const GraphModel& model, const RewritePlan& plan,
                        const ExpectedCounts& expected, const ResolvedModules& resolved,
-                       Report& report);
+                       const PlanOptions& options, Report& report);
 
 }  // namespace liger

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "loss/losses.h"
 #include "model/graph.h"
 
 namespace onnx {

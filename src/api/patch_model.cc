@@ -1,22 +1,32 @@
 #include "api/patch_model.h"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <set>
+#include <span>
+#include <tuple>
 
 #include "api/accounting.h"
+#include "api/expectations.h"
 #include "api/graph_notes.h"
 #include "api/patch_files.h"
+#include "api/runtime_gaps.h"
+#include "api/user_maps.h"
 #include "family/expected.h"
 #include "family/infer.h"
+#include "loss/losses.h"
 #include "model/check.h"
 #include "model/dtype_drift.h"
 #include "model/edit.h"
 #include "model/inline_functions.h"
 #include "model/model_file.h"
 #include "model/onnx_graph.h"
+#include "model/own_ops.h"
 #include "model/sort_nodes.h"
 #include "patchmap/family_registry.h"
 #include "patchmap/modules.h"
+#include "patchmap/nearest.h"
 #include "pattern/lowering.h"
 #include "pattern/op_pattern.h"
 #include "rewrite/apply.h"
@@ -35,22 +45,27 @@ fs::path DefaultOutput(const fs::path& input) {
   return input.parent_path() / (input.stem().string() + ".liger.onnx");
 }
 
-// As a POSIX shell reads it as one word.
-std::string Quoted(const std::string& word) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./,=+:@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
 std::map<std::string, int64_t> CountOps(const onnx::ModelProto& model) {
   std::map<std::string, int64_t> counts;
   for (const auto& node : model.graph().node()) {
     ++counts[(node.domain().empty() ? "" : node.domain() + ".") + node.op_type()];
   }
   return counts;
+}
+
+Error UnmatchedGlob(const ScopeReport& scope, const std::set<std::string>& paths) {
+  Error error{ErrorCode::kUsage,
+              scope.option + " '" + scope.glob + "' takes in no module of the model", "", ""};
+  if (paths.empty()) {
+    error.hint = "no node of this model says what module it is of";
+    return error;
+  }
+  const std::vector<std::string> known(paths.begin(), paths.end());
+  const std::vector<std::string> nearest = NearestNames(scope.glob, known);
+  error.hint = (nearest.empty() ? "the model has, for instance, " + known[known.size() / 2]
+                                : "the model has " + JoinNames(nearest)) +
+               "; a glob speaks of whole paths, and '**.' in front stands for any outer modules";
+  return error;
 }
 
 // One run. Each stage fills its part of the report; the first Error ends the run.
@@ -61,8 +76,8 @@ class Run {
   Status Execute() {
     report_.tool_version = ToolVersion();
     report_.input.path = options_.input.string();
-    for (auto stage :
-         {&Run::Load, &Run::Identify, &Run::Resolve, &Run::Plan, &Run::Rewrite, &Run::Write}) {
+    for (auto stage : {&Run::ReadMaps, &Run::Load, &Run::Identify, &Run::Resolve, &Run::Plan,
+                       &Run::Expect, &Run::Rewrite, &Run::Write}) {
       if (Status status = (this->*stage)(); !status) return status;
       if (done_) break;
     }
@@ -72,6 +87,20 @@ class Run {
  private:
   void Diagnose(Diagnostic::Severity severity, std::string message) {
     report_.diagnostics.push_back({severity, std::move(message)});
+  }
+
+  Status ReadMaps() {
+    auto maps = UserMaps::Load(options_.patches);
+    if (!maps) return std::move(maps).error();
+    maps_ = *std::move(maps);
+    if (!options_.family.empty() && !maps_.extends().empty() &&
+        options_.family != maps_.extends()) {
+      return Error{
+          ErrorCode::kUsage,
+          "--family says " + options_.family + ", and the patch map extends " + maps_.extends(),
+          maps_.Files(), "leave --family out, or take `extends:` out of the map"};
+    }
+    return {};
   }
 
   Status Load() {
@@ -118,7 +147,8 @@ class Run {
   // Brings the model into the form that can be patched: own functions in place of their calls, nodes
   // in order. Nothing of it is written unless something is fused.
   Status Prepare() {
-    const InlinedFunctions inlined = InlineFunctions(file_.proto);
+    inlined_ = InlineFunctions(file_.proto);
+    const InlinedFunctions& inlined = inlined_;
     for (const std::string& note : inlined.notes) Diagnose(Diagnostic::Severity::kNote, note);
     if (inlined.calls > 0) {
       const auto count = [](int64_t n, const std::string& what) {
@@ -146,6 +176,7 @@ class Run {
     std::error_code ec;
     const fs::path output = Output();
     const fs::path folder = output.has_parent_path() ? output.parent_path() : fs::path(".");
+    if (options_.check || options_.output_fd) return {};
     if (fs::is_directory(folder, ec) || fs::exists(folder, ec)) return {};
     return Error{ErrorCode::kWrite,
                  "cannot write '" + output.string() + "': the folder '" + folder.string() +
@@ -159,9 +190,16 @@ class Run {
     files_ = *std::move(files);
     auto registry = FamilyRegistry::Load(files_.files(), std::nullopt);
     if (!registry) return std::move(registry).error();
+    const std::string family = maps_.extends().empty() ? options_.family : maps_.extends();
+    if (!maps_.IsEmpty() && family.empty()) return TakeMapsAlone();
+    if (!maps_.extends().empty() && registry->Find(family) == nullptr && family != "any") {
+      Error unknown = UnknownFamilyError(family, *registry);
+      return Error{ErrorCode::kUsage, "the patch map extends a family that is not known: " + family,
+                   maps_.Files(), std::move(unknown.hint)};
+    }
     FamilyInfo info = InferFamily(model_, options_.input, *registry);
-    if (!options_.family.empty()) {
-      auto chosen = ChooseFamily(options_.family, info, *registry);
+    if (!family.empty()) {
+      auto chosen = ChooseFamily(family, info, *registry);
       if (!chosen) {
         ReportEvidence(info);
         return std::move(chosen).error();
@@ -181,6 +219,28 @@ class Run {
     report_.family_decided_by = info.decided_by;
     report_.route = map_.structural ? "structural" : "official";
     report_.helper = map_.structural ? "none (every form)" : map_.name();
+    if (!maps_.IsEmpty()) {
+      report_.route = "composite";
+      report_.helper += " + " + maps_.Files();
+      if (!maps_.extends().empty()) report_.family_decided_by = "extends of the patch map";
+    }
+    return {};
+  }
+
+  // The custom route: no family is looked for, nothing but the maps' entries is patched.
+  Status TakeMapsAlone() {
+    if (options_.modules != PatchOptions().modules) {
+      return Error{
+          ErrorCode::kUsage,
+          "--modules chooses among a family's modules, and this run has no family", "",
+          "the patch map's own modules are on; --exclude takes some out; `extends:` in the "
+          "map or --family adds a family's"};
+    }
+    report_.route = "custom";
+    report_.helper = maps_.Files();
+    report_.family = maps_.Label();
+    report_.family_decided_by = "the patch map";
+    map_.head.family = maps_.Label();
     return {};
   }
 
@@ -193,15 +253,43 @@ class Run {
 
   Status Resolve() {
     const std::vector<std::string> available = AvailableModules();
-    auto resolved = ResolveModules(map_, options_.modules, options_.exclude, available);
+    for (const std::string& name : maps_.ModuleNames()) {
+      const std::vector<std::string> known = KnownModules(map_);
+      if (std::find(known.begin(), known.end(), name) == known.end()) map_.adds.push_back(name);
+    }
+    auto resolved =
+        ResolveModules(map_, options_.modules, options_.exclude, available, options_.stage);
     if (!resolved) return std::move(resolved).error();
     resolved_ = *std::move(resolved);
+    auto wanted = ParseExpect(options_.expect, KnownModules(map_));
+    if (!wanted) return std::move(wanted).error();
+    wanted_ = *std::move(wanted);
+    report_.stage.name = options_.stage;
+    report_.stage.note = resolved_.stage_note;
+    for (const StageChange& change : resolved_.stage_changes) {
+      report_.stage.changes.push_back({change.module, change.change});
+    }
+    if (options_.stage == "inference") {
+      Diagnose(Diagnostic::Severity::kWarning, resolved_.stage_note);
+    }
     // The structural route turns everything on: what this version lacks stands in the table.
     for (const std::string& warning : resolved_.warnings) {
       if (!map_.structural) Diagnose(Diagnostic::Severity::kWarning, warning);
     }
     report_.excluded_modules = resolved_.excluded;
+    for (LossOpReport& loss : report_.loss_ops) loss.reason = WhyLeft(loss) + loss.reason;
     return {};
+  }
+
+  // Why a loss stays, in front of what the graph says of it.
+  std::string WhyLeft(const LossOpReport& loss) const {
+    if (FindModule(loss.module) == nullptr) return "";
+    const auto& excluded = resolved_.excluded;
+    if (std::find(excluded.begin(), excluded.end(), loss.module) != excluded.end()) {
+      return options_.exclude == kDefaultExclude ? "excluded by default; "
+                                                 : "excluded by --exclude; ";
+    }
+    return "this version has no op for it; ";
   }
 
   Status Plan() {
@@ -212,34 +300,84 @@ class Run {
     if (!lowerings) return std::move(lowerings).error();
     lowerings_ = *std::move(lowerings);
     PlanOptions plan_options;
-    for (const ResolvedModule& module : resolved_.modules) {
-      if (module.enabled) plan_options.selection.modules.insert(module.name);
-    }
+    if (Status status = Select(plan_options.selection); !status) return status;
     plan_options.providers = options_.providers;
     plan_options.exact = options_.exact;
     plan_options.only_first = options_.only_first;
+    if (options_.explain) plan_options.explain = ExplainFilter{*options_.explain};
     auto plan = MakePlan(model_, *ops_, lowerings_, plan_options);
     if (!plan) return std::move(plan).error();
     plan_ = *std::move(plan);
-    AccountForModules(model_, plan_, ComputeExpected(model_, map_, config_), resolved_, report_);
+    const Selection& selection = plan_options.selection;
+    ExpectedCounts expected = ComputeExpected(model_, map_, config_);
+    maps_.RemoveFrom(expected, selection, plan_);
+    AccountForModules(model_, plan_, expected, resolved_, plan_options, report_);
+    if (options_.stage != "inference") {
+      if (Status status = maps_.Account(model_, plan_, plan_options, report_); !status)
+        return status;
+    }
     report_.weights_read = model_.constants->external_reads();
+    for (std::string& gap : RuntimeGaps(report_, options_.providers, installation_.library)) {
+      report_.runtime_gaps.push_back(std::move(gap));
+    }
     if (const int64_t attentions = CountDecomposedAttentions(model_); attentions > 0) {
       report_.runtime_gaps.push_back(
           "attention is not fused (" + std::to_string(attentions) +
           " places): a tool that fuses it (ONNX Runtime's transformer optimiser, or an export at "
           "opset 23) should run first");
     }
+    return {};
+  }
+
+  // What the run wants of the model's matches.
+  Status Select(Selection& selection) {
+    for (const ResolvedModule& module : resolved_.modules) {
+      if (module.enabled) selection.modules.insert(module.name);
+    }
+    if (maps_.IsEmpty() && options_.scopes.empty() && options_.skips.empty()) return {};
+    const SymbolIndex index(model_, inlined_.places);
+    for (const auto& [option, globs, filter] :
+         {std::tuple("--scope", &options_.scopes, &selection.filter.scopes),
+          std::tuple("--skip", &options_.skips, &selection.filter.skips)}) {
+      for (const std::string& text : *globs) {
+        const ModuleGlob& glob = filter->emplace_back(text);
+        const auto paths =
+            std::count_if(index.paths().begin(), index.paths().end(),
+                          [&](const std::string& path) { return glob.Covers(path); });
+        report_.scopes.push_back({option, text, paths});
+        if (paths == 0 && options_.globs_must_match) {
+          return UnmatchedGlob(report_.scopes.back(), index.paths());
+        }
+      }
+    }
+    if (options_.stage == "inference") return {};
+    if (Status status = maps_.AddOwnOps(model_.opsets, *ops_); !status) return status;
+    return maps_.Bind(index, resolved_.excluded, selection);
+  }
+
+  Status Expect() {
+    AddExpectations(wanted_, options_.strict, report_);
+    if (Status status = CheckExpectations(report_); !status) return status;
     if (plan_.nodes.empty()) {
       report_.status = "nothing_to_do";
-      const bool is_patched =
-          std::any_of(plan_.already_fused.begin(), plan_.already_fused.end(),
-                      [](const AlreadyFused& f) { return FindContract(f.op) != nullptr; });
+      const bool is_patched = std::any_of(plan_.already_fused.begin(), plan_.already_fused.end(),
+                                          [&](const AlreadyFused& f) { return f.reason.empty(); });
       Diagnose(Diagnostic::Severity::kNote,
                is_patched ? "the model is patched already; nothing was written"
                           : "nothing was fused, so no file was written");
       done_ = true;
+      if (options_.output_fd && !options_.check && !options_.dry_run) return PassThrough();
     }
     return {};
+  }
+
+  // A pipe expects a model: one that has nothing to fuse goes through as it is.
+  Status PassThrough() const {
+    if (options_.bytes) return WriteBytes(*options_.bytes, *options_.output_fd, "standard output");
+    std::ifstream file(options_.input, std::ios::binary);
+    const std::vector<char> text{std::istreambuf_iterator<char>(file),
+                                 std::istreambuf_iterator<char>()};
+    return WriteBytes(std::as_bytes(std::span(text)), *options_.output_fd, "standard output");
   }
 
   Status Rewrite() {
@@ -255,6 +393,9 @@ class Run {
       }
     }
     edit->metadata["liger.modules"] = modules;
+    if (const std::string own_ops = OwnOps(); !own_ops.empty()) {
+      edit->metadata[std::string(kOwnOpsKey)] = own_ops;
+    }
     const std::map<std::string, int64_t> before = CountOps(file_.proto);
     const onnx::ModelProto original = StripWeights(file_.proto, kCheckKeepBytes);
     model_ = {};  // refers to the proto, which changes now
@@ -278,7 +419,29 @@ class Run {
     return {};
   }
 
+  // Domain and name of each own op that the result calls, those of earlier runs included.
+  std::string OwnOps() const {
+    const auto stamped = model_.metadata.find(std::string(kOwnOpsKey));
+    OwnOpNames names =
+        stamped != model_.metadata.end() ? ParseOwnOps(stamped->second) : OwnOpNames{};
+    for (const PlannedNode& node : plan_.nodes) {
+      const OpContract& contract = *node.instance->op->contract;
+      if (contract.is_own()) names.emplace(contract.domain, contract.op_type);
+    }
+    return ToText(names);
+  }
+
   Status Write() {
+    if (options_.check) {
+      report_.status = "checked";
+      return {};
+    }
+    if (options_.output_fd && !options_.dry_run) {
+      auto saved = WriteModel(file_.proto, *options_.output_fd, "standard output");
+      if (!saved) return std::move(saved).error();
+      report_.output = FileReport{"-", saved->sha256};
+      return {};
+    }
     const fs::path output = Output();
     auto placement = PlanExternalData(external_, output, options_.external_data);
     if (!placement) return std::move(placement).error();
@@ -290,6 +453,7 @@ class Run {
       Diagnose(Diagnostic::Severity::kNote, "dry run: '" + output.string() + "' was not written");
       return {};
     }
+    const bool replaced = SameFile(options_.input, output);
     auto files = ApplyExternalData(*placement);
     if (!files) return std::move(files).error();
     auto saved = SaveModelFile(file_.proto, output);
@@ -298,13 +462,8 @@ class Run {
       return std::move(saved).error();
     }
     report_.output = FileReport{saved->path.string(), saved->sha256};
-    report_.runtime_gaps.push_back(
-        "with libliger_ort.so registered ONNX Runtime uses the fused kernels; without it the same "
-        "file runs from the function bodies");
-    const std::string path = output.string();
-    report_.validation_commands.push_back("liger-patch " +
-                                          Quoted(path.starts_with("-") ? "./" + path : path) +
-                                          Choices() + " --dry-run   # finds nothing left to do");
+    report_.validation_commands =
+        ValidationCommands({options_.input, output, Choices(), replaced}, installation_);
     return {};
   }
 
@@ -313,8 +472,12 @@ class Run {
     const PatchOptions defaults;
     std::string text;
     const auto add = [&](const std::string& flag, const std::string& value) {
-      text += " " + flag + " " + Quoted(value);
+      text += " " + flag + " " + ShellWord(value);
     };
+    for (const fs::path& file : options_.patches) add("--patches", file.string());
+    for (const std::string& glob : options_.scopes) add("--scope", glob);
+    for (const std::string& glob : options_.skips) add("--skip", glob);
+    if (!options_.stage.empty()) add("--stage", options_.stage);
     if (!options_.family.empty()) add("--family", options_.family);
     if (options_.modules != defaults.modules) add("--modules", options_.modules);
     if (options_.exclude != defaults.exclude) add("--exclude", options_.exclude);
@@ -339,6 +502,10 @@ class Run {
   ExternalData external_;
   GraphModel model_;
   PatchFiles files_;
+  const Installation installation_ = FindInstallation();
+  UserMaps maps_;
+  InlinedFunctions inlined_;
+  std::vector<WantedCount> wanted_;
   FamilyMap map_;
   ModelConfig config_;
   ResolvedModules resolved_;
@@ -353,10 +520,16 @@ PatchOutcome PatchModel(const PatchOptions& options) {
   PatchOutcome outcome;
   Status status = Run(options, outcome.report).Execute();
   if (!status) {
-    outcome.report.status = "error";
     const Error& error = status.error();
+    const bool unmet = error.code == ErrorCode::kExpectation;
+    outcome.report.status = unmet ? "expectation_failed" : "error";
+    outcome.report.exit_code = static_cast<int>(error.code);
     outcome.report.diagnostics.push_back(
         {Diagnostic::Severity::kError, error.message, error.location, error.hint});
+    for (const Error& other : error.others) {
+      outcome.report.diagnostics.push_back(
+          {Diagnostic::Severity::kError, other.message, other.location, other.hint});
+    }
     outcome.error = error;
   }
   return outcome;

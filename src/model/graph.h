@@ -75,6 +75,9 @@ struct Attribute {
   Value value;
 };
 
+// A number or word for people: "1e-06", "BNSD"; empty for lists and tensors.
+std::string AttributeText(const Attribute::Value& value);
+
 struct Node {
   std::string name;  // may be empty
   std::string op_type;
@@ -139,6 +142,10 @@ class ConstantReader {
   // The elements of an initializer, if it has at most `max_bytes` bytes and can be read. Cached.
   virtual std::shared_ptr<const Tensor> Read(const Graph& graph, ValueId value,
                                              int64_t max_bytes) = 0;
+
+  // The same, but never from outside of the model's file.
+  virtual std::shared_ptr<const Tensor> ReadInline(const Graph& graph, ValueId value,
+                                                   int64_t max_bytes) = 0;
 
   virtual const std::vector<WeightRead>& external_reads() const = 0;
 };

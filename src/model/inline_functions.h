@@ -33,6 +33,7 @@ struct InlinedFunctions {
   int64_t functions = 0;           // that were called and are gone
   int64_t calls = 0;               // that were replaced, nested ones included
   std::vector<std::string> notes;  // what was left, and why
+  std::vector<InlinedCall> places;
 };
 
 InlinedFunctions InlineFunctions(onnx::ModelProto& model);

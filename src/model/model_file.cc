@@ -369,6 +369,40 @@ std::string WriteHint(int error) {
   }
 }
 
+// Writes the model's bytes to an open file.
+Result<SavedFile> WriteTo(const onnx::ModelProto& model, int fd, const fs::path& output) {
+  const size_t size = model.ByteSizeLong();
+  if (size > static_cast<size_t>(kMaxModelBytes)) {
+    return WriteError(output,
+                      "the model has " + std::to_string(size) +
+                          " bytes, more than the 2 GiB that a protobuf can hold",
+                      "save the input with its weights as external data first: onnx.save(model, "
+                      "path, save_as_external_data=True)");
+  }
+  HashingOutput destination(fd);
+  bool written = false;
+  {
+    io::CopyingOutputStreamAdaptor stream(&destination, kStreamBlock);
+    {
+      io::CodedOutputStream coded(&stream);
+      coded.SetSerializationDeterministic(true);
+      model.SerializeWithCachedSizes(&coded);
+      coded.Trim();
+      written = !coded.HadError();
+    }
+    written = stream.Flush() && written;
+  }
+  if (!written) {
+    const int error = destination.error() != 0 ? destination.error() : EIO;
+    return WriteError(output, ErrnoText(error), WriteHint(error));
+  }
+  if (destination.count() != static_cast<int64_t>(size)) {
+    return Error{ErrorCode::kInternal,
+                 "the model changed while it was being written to " + Quoted(output), "", ""};
+  }
+  return SavedFile{output, destination.count(), destination.HexDigest()};
+}
+
 Result<SavedFile> Save(const onnx::ModelProto& model, const fs::path& output,
                        const SaveOptions& options) {
   if (output.filename().empty()) {
@@ -400,49 +434,21 @@ Result<SavedFile> Save(const onnx::ModelProto& model, const fs::path& output,
     }
   }
 
-  const size_t size = model.ByteSizeLong();
-  if (size > static_cast<size_t>(kMaxModelBytes)) {
-    return WriteError(output,
-                      "the model has " + std::to_string(size) +
-                          " bytes, more than the 2 GiB that a protobuf can hold",
-                      "save the input with its weights as external data first: onnx.save(model, "
-                      "path, save_as_external_data=True)");
-  }
-
   TemporaryFile temporary(output, mode);
   if (!temporary.is_open()) {
     return WriteError(output, ErrnoText(temporary.error()), WriteHint(temporary.error()));
   }
   if (keep_mode) ::fchmod(temporary.fd(), mode);  // the umask narrowed it; best effort
 
-  HashingOutput destination(temporary.fd());
-  bool written = false;
-  {
-    io::CopyingOutputStreamAdaptor stream(&destination, kStreamBlock);
-    {
-      io::CodedOutputStream coded(&stream);
-      coded.SetSerializationDeterministic(true);
-      model.SerializeWithCachedSizes(&coded);
-      coded.Trim();
-      written = !coded.HadError();
-    }
-    written = stream.Flush() && written;
-  }
-  if (!written) {
-    const int error = destination.error() != 0 ? destination.error() : EIO;
-    return WriteError(output, ErrnoText(error), WriteHint(error));
-  }
-  if (destination.count() != static_cast<int64_t>(size)) {
-    return Error{ErrorCode::kInternal,
-                 "the model changed while it was being written to " + Quoted(output), "", ""};
-  }
+  auto saved = WriteTo(model, temporary.fd(), output);
+  if (!saved) return saved;
   if (options.sync && ::fsync(temporary.fd()) != 0) {
     return WriteError(output, ErrnoText(errno), WriteHint(errno));
   }
   if (const int error = temporary.Replace()) {
     return WriteError(output, ErrnoText(error), WriteHint(error));
   }
-  return SavedFile{output, destination.count(), destination.HexDigest()};
+  return saved;
 }
 
 // Runs `function`, turning what libraries may throw (no memory, a path that cannot be resolved)
@@ -475,6 +481,25 @@ Result<SavedFile> SaveModelFile(const onnx::ModelProto& model, const fs::path& o
                                 const SaveOptions& options) {
   return CatchingExceptions(ErrorCode::kWrite, "cannot write " + Quoted(output),
                             [&] { return Save(model, output, options); });
+}
+
+Result<SavedFile> WriteModel(const onnx::ModelProto& model, int fd, const std::string& name) {
+  return CatchingExceptions(ErrorCode::kWrite, "cannot write " + name,
+                            [&] { return WriteTo(model, fd, name); });
+}
+
+Status WriteBytes(std::span<const std::byte> bytes, int fd, const std::string& name) {
+  HashingOutput destination(fd);
+  io::CopyingOutputStreamAdaptor stream(&destination, kStreamBlock);
+  const bool written = [&] {
+    io::CodedOutputStream coded(&stream);
+    coded.WriteRaw(bytes.data(), static_cast<int>(bytes.size()));
+    coded.Trim();
+    return !coded.HadError();
+  }();
+  if (written && stream.Flush()) return {};
+  const int error = destination.error() != 0 ? destination.error() : EIO;
+  return WriteError(name, ErrnoText(error), WriteHint(error));
 }
 
 bool SameFile(const fs::path& a, const fs::path& b) {

@@ -58,6 +58,12 @@ struct SaveOptions {
 Result<SavedFile> SaveModelFile(const onnx::ModelProto& model, const std::filesystem::path& output,
                                 const SaveOptions& options = {});
 
+// The same bytes to an open file, a pipe for instance; `name` stands for it in messages.
+Result<SavedFile> WriteModel(const onnx::ModelProto& model, int fd, const std::string& name);
+
+// Bytes as they are to an open file.
+Status WriteBytes(std::span<const std::byte> bytes, int fd, const std::string& name);
+
 // The same file, through links and hard links; false if either does not exist.
 bool SameFile(const std::filesystem::path& a, const std::filesystem::path& b);
 

@@ -6,6 +6,7 @@
 #include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "model/external_data.h"
@@ -70,6 +71,14 @@ class OnnxConstantReader : public ConstantReader {
       cached = std::make_shared<Tensor>(*std::move(decoded));
     }
     return cached;
+  }
+
+  std::shared_ptr<const Tensor> ReadInline(const Graph& graph, ValueId value,
+                                           int64_t max_bytes) override {
+    const auto found = tensors_.find(Key(graph.index, value));
+    const bool is_external =
+        found == tensors_.end() || found->second->data_location() == onnx::TensorProto::EXTERNAL;
+    return is_external ? nullptr : Read(graph, value, max_bytes);
   }
 
   const std::vector<WeightRead>& external_reads() const override { return external_.reads(); }
@@ -448,6 +457,17 @@ Status InferTextTypes(const std::string& source, const std::map<std::string, DTy
     text.graph.values[value->second].type.dtype = TypeOf(info.type()).dtype;
   }
   return {};
+}
+
+std::string AttributeText(const Attribute::Value& value) {
+  if (const auto* i = std::get_if<int64_t>(&value)) return std::to_string(*i);
+  if (const auto* s = std::get_if<std::string>(&value)) return *s;
+  if (const auto* f = std::get_if<float>(&value)) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof(buffer), "%.9g", static_cast<double>(*f));
+    return buffer;
+  }
+  return "";
 }
 
 std::string ToString(const std::optional<Shape>& shape) {

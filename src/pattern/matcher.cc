@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <span>
 
 namespace liger {
@@ -97,6 +98,10 @@ class Search {
         g.kind == TermKind::kScalar) {
       return BindCapture(goal, terms_[p.args[0]], g.dtype, -g.scalar);
     }
+    if (p.IsOp(op::kRecip) && terms_[p.args[0]].kind == TermKind::kCapture &&
+        g.kind == TermKind::kScalar) {
+      return BindReciprocal(goal, terms_[p.args[0]], g);
+    }
     if (p.IsOp(op::kHead) || p.IsOp(op::kTail)) return SolveHeadOrTail(goal);
     if (p.dtype != g.dtype) {
       return Fail(goal, [&] {
@@ -175,6 +180,23 @@ class Search {
       });
     }
     return BindValue(goal, p, value, goal.next);
+  }
+
+  // A division by a constant, of which the graph's term holds the rounded reciprocal: the numbers
+  // that have this one, whole ones first. Where the text has the capture twice, the other place
+  // decides.
+  bool BindReciprocal(const Goal& goal, const Term& p, const Term& g) {
+    const double inverse = 1.0 / g.scalar;
+    const auto nearest = static_cast<float>(inverse);
+    const double candidates[] = {std::round(inverse), nearest,
+                                 std::nextafter(nearest, std::numeric_limits<float>::max()),
+                                 std::nextafter(nearest, std::numeric_limits<float>::lowest())};
+    for (const double candidate : candidates) {
+      const bool fits = std::isfinite(candidate) && RoundTo(g.dtype, candidate) == candidate &&
+                        RoundTo(g.dtype, 1.0 / candidate) == g.scalar;
+      if (fits && BindCapture(goal, p, g.dtype, candidate)) return true;
+    }
+    return Fail(goal, [&] { return "no number has the reciprocal " + std::to_string(g.scalar); });
   }
 
   bool BindValue(const Goal& goal, const Term& p, const Attribute::Value& value, const Goal* next) {
@@ -438,7 +460,7 @@ class Search {
         score_ > attempt_->score && FindAnchor(goal.pattern, kAnchorDepth) != kNone) {
       anchor = FindAnchor(goal.graph, kAnchorDepth);
     }
-    if (IsFurther(anchor, score_, false)) *attempt_ = {score_, anchor, "", reason()};
+    if (IsFurther(anchor, score_, false)) Keep(score_, anchor, "", reason());
     return false;
   }
 
@@ -457,9 +479,29 @@ class Search {
   // A guard refuses a complete structure: that is further than any structural failure.
   bool Refuse(const std::string& guard, std::string reason) {
     if (IsFurther(anchor_, score_ + 1, true)) {
-      *attempt_ = {score_ + 1, anchor_, guard, std::move(reason)};
+      Keep(score_ + 1, anchor_, guard, std::move(reason));
     }
     return false;
+  }
+
+  void Keep(int score, TermId anchor, const std::string& guard, std::string reason) {
+    attempt_->score = score;
+    attempt_->anchor = anchor;
+    attempt_->guard = guard;
+    attempt_->reason = std::move(reason);
+    if (!attempt_->wants_values) return;
+    attempt_->values.clear();
+    for (const TermId input : instance_.inputs) {
+      const auto bound = input == kNone ? bound_.end() : bound_.find(input);
+      if (bound == bound_.end()) continue;
+      const Shape* shape = view_.canonicalizer().FindShape(bound->second);
+      attempt_->values.push_back(Name(input) + " = " + view_.Describe(bound->second) + ", " +
+                                 std::string(DTypeName(terms_[bound->second].dtype)) +
+                                 (shape != nullptr ? " " + ToString(*shape) : ", shape unknown"));
+    }
+    for (const auto& [name, value] : captured_) {
+      attempt_->values.push_back(name + " = " + AttributeText(value));
+    }
   }
 
   // Attempts that never reached the op's rare operator say nothing and are not kept.

@@ -50,6 +50,9 @@ struct Attempt {
   TermId anchor = kNone;  // the graph's term at the op's rare operator; kNone: never reached
   std::string guard;      // name of the guard that refused; empty if the structure did
   std::string reason;
+  bool wants_values = false;  // asked for by the caller
+  std::vector<std::string>
+      values;  // what was bound by then: "x = 'hidden' (value)", "epsilon = 1e-06"
 };
 
 class Matcher {

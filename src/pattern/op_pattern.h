@@ -139,8 +139,10 @@ struct OwnOp {
   };
   std::string domain;
   std::string op_type;
-  std::string module;
   std::vector<Text> texts;  // with equal signatures
+
+  // "my.domain.SoftCap": also the module of its contract, so that it is in none of ours.
+  std::string Name() const { return domain + "." + op_type; }
 };
 
 class OpPatternSet : public FusedOpTexts {

@@ -23,8 +23,6 @@ Error BadText(const OwnOp::Text& text, std::string message, std::string hint = "
   return {ErrorCode::kUsage, std::move(message), text.place, std::move(hint)};
 }
 
-std::string NameOf(const OwnOp& op) { return op.domain + "." + op.op_type; }
-
 // How the text's nodes use each attribute of the function.
 Result<std::vector<AttributeSpec>> AttributesOf(const OwnOp::Text& text,
                                                 const FunctionText& function) {
@@ -57,7 +55,10 @@ Result<std::vector<AttributeSpec>> AttributesOf(const OwnOp::Text& text,
 struct Contents {
   std::set<TermId> terms;
   std::set<std::string> captures;
-  std::vector<std::string> operators;  // innermost last, without repetition
+  int count = 0;                       // of operators
+  std::vector<std::string> operators;  // outermost first, without repetition
+  // Operators of constants and captures alone: in a graph they are folded, and what went in is lost.
+  std::vector<std::string> folded;
 
   void Collect(const TermStore& store, TermId root) {
     std::vector<TermId> work = {root};
@@ -71,8 +72,23 @@ struct Contents {
           std::find(operators.begin(), operators.end(), term.text) == operators.end()) {
         operators.push_back(term.text);
       }
+      count += term.kind == TermKind::kOp ? 1 : 0;
+      if (term.kind == TermKind::kOp && IsFolded(store, term)) folded.push_back(term.text);
       work.insert(work.end(), term.args.begin(), term.args.end());
     }
+  }
+
+ private:
+  // Signs and reciprocals are seen through.
+  static bool IsFolded(const TermStore& store, const Term& term) {
+    if (term.IsOp(op::kNeg) || term.IsOp(op::kRecip) || term.IsOp(op::kCast)) return false;
+    return !term.args.empty() && std::all_of(term.args.begin(), term.args.end(), [&](TermId arg) {
+      const Term* inner = &store[arg];
+      while (inner->IsOp(op::kNeg) || inner->IsOp(op::kRecip) || inner->IsOp(op::kCast)) {
+        inner = &store[inner->args[0]];
+      }
+      return inner->kind == TermKind::kCapture || inner->kind == TermKind::kScalar;
+    });
   }
 };
 
@@ -98,7 +114,7 @@ Status OpPatternSet::AddOwn(const OwnOp& own, const std::map<std::string, int64_
   }
   if (texts.empty()) {
     return BadText(own.texts.front(),
-                   "no text of " + NameOf(own) + " is for the model's opset " +
+                   "no text of " + own.Name() + " is for the model's opset " +
                        std::to_string(opset) + ", only for " + ranges,
                    "add a `match` entry for that opset, or widen `opset:` where the operators mean "
                    "the same there");
@@ -107,7 +123,7 @@ Status OpPatternSet::AddOwn(const OwnOp& own, const std::map<std::string, int64_
   OwnContract& made = own_.emplace_back();
   made.domain = own.domain;
   made.op_type = own.op_type;
-  made.module = own.module;
+  made.module = own.Name();
   OpPattern op;
   op.file = texts.front()->place;
   op.priority = kOwnPriority;
@@ -209,6 +225,12 @@ Status OpPatternSet::AddOwn(const OwnOp& own, const std::map<std::string, int64_
       return BadText(*texts[t], "input '" + std::string(made.inputs[i].name) +
                                     "' does not enter the first output");
     }
+    if (!contents.folded.empty()) {
+      return BadText(*texts[t],
+                     "the text computes " + contents.folded.front() +
+                         " of constants and captures, which a graph holds as one number",
+                     "capture the number that the graph holds");
+    }
     for (const std::string& capture : op.captures) {
       if (contents.captures.contains(capture)) continue;
       return BadText(*texts[t], "attribute '" + capture + "' does not enter the first output");
@@ -225,7 +247,7 @@ Status OpPatternSet::AddOwn(const OwnOp& own, const std::map<std::string, int64_
       if (!known && !IsCommon(name)) op.anchors.push_back(name);
     }
     if (op.anchors.empty()) op.anchors.push_back(root.text);
-    op.near_score = static_cast<int>(contents.operators.size()) / 2;
+    op.near_score = std::max(2, (contents.count + 1) / 2);
   }
   ops_.push_front(std::move(op));
   return {};

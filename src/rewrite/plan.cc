@@ -68,7 +68,7 @@ class GraphPlanner {
       const Verdict verdict = options_.selection.Judge(*contract, graph_.index, path, root);
       plan_.already_fused.push_back(
           {verdict.wanted() ? verdict.module : std::string(contract->module), verdict.target,
-           node.op_type, graph_.index, node.name, path, instances, ""});
+           node.op_type, graph_.index, node.name, root, path, instances, ""});
     }
   }
 
@@ -90,7 +90,8 @@ class GraphPlanner {
       const Verdict verdict = options_.selection.Judge(of_module, graph_.index, path,
                                                        output != kNone ? ValueName(output) : "");
       plan_.already_fused.push_back({verdict.wanted() ? verdict.module : fused->module,
-                                     verdict.target, node.op_type, graph_.index, name, path,
+                                     verdict.target, node.op_type, graph_.index, name,
+                                     output != kNone ? ValueName(output) : "", path,
                                      fused->instances, WhyNotTakenOver(node, *fused, verdict)});
       fused_elsewhere_.insert(static_cast<NodeId>(i));
     }
@@ -147,6 +148,7 @@ class GraphPlanner {
 
   void TryInstance(const PatternInstance& instance, int rank, ValueId root) {
     Attempt attempt;
+    attempt.wants_values = options_.explain.has_value();
     auto binding = matcher_.Match(instance, view_.term(root), &attempt);
     if (!binding) {
       if (attempt.anchor != kNone) AddMiss(instance, root, attempt);
@@ -164,6 +166,7 @@ class GraphPlanner {
                                                  candidate.path, ValueName(root));
     const auto refuse = [&](std::string guard, std::string reason) {
       Attempt refused;
+      refused.values = attempt.values;
       refused.score = attempt.score + 100;
       refused.guard = std::move(guard);
       refused.reason = std::move(reason);
@@ -479,7 +482,18 @@ class GraphPlanner {
     miss.target = verdict.target;
     miss.guard = attempt.guard;
     miss.reason = attempt.reason;
+    miss.score = attempt.score;
+    Explain(instance, root, attempt, miss);
     misses_[key] = {attempt.score, std::move(miss)};
+  }
+
+  void Explain(const PatternInstance& instance, ValueId root, const Attempt& attempt,
+               NearMiss& miss) const {
+    if (!options_.explain || !options_.explain->Takes(miss.module, miss.path, miss.node)) return;
+    miss.closest = std::string(instance.op->contract->op_type) + " as " + instance.Form() + " (" +
+                   instance.op->file + ")";
+    miss.values = attempt.values;
+    miss.chain = ChainOf(view_.model(), graph_, root);
   }
 
   void KeepNearMisses() {

@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "pattern/lowering.h"
 #include "pattern/matcher.h"
 #include "pattern/op_pattern.h"
+#include "rewrite/explain.h"
 #include "rewrite/order.h"
 #include "rewrite/selection.h"
 
@@ -28,8 +30,9 @@ namespace liger {
 struct PlanOptions {
   Selection selection;
   std::vector<Provider> providers = {Provider::kCpu};
-  bool exact = false;       // refuse raised precision and re-association
-  int64_t only_first = -1;  // replace only the first so many matches; -1: all
+  bool exact = false;                    // refuse raised precision and re-association
+  int64_t only_first = -1;               // replace only the first so many matches; -1: all
+  std::optional<ExplainFilter> explain;  // fills chain, closest and values of these near misses
 };
 
 enum class Precision { kExact, kRaised, kReassociated };
@@ -67,7 +70,11 @@ struct NearMiss {
   std::string path;   // module path, where known
   std::string guard;  // empty if the structure did not fit
   std::string reason;
-  bool degraded = false;  // a smaller form fits, but not the one that is expected
+  int score = 0;                    // operators that fitted
+  bool degraded = false;            // a smaller form fits, but not the one that is expected
+  std::string closest;              // op, text and preset that came nearest, and the op's file
+  std::vector<std::string> values;  // what was bound by then
+  std::vector<std::string> chain;   // the nodes as they stand
 };
 
 // A fused op that stood in the model before, ours or another's.
@@ -77,6 +84,7 @@ struct AlreadyFused {
   std::string op;
   int graph = 0;
   std::string node;
+  std::string output;  // name of its first output
   std::string path;
   int instances = 1;
   std::string reason;  // why another's was not taken over

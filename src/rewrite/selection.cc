@@ -11,9 +11,10 @@ Verdict Selection::Judge(const OpContract& op, int graph, const std::string& pat
   for (size_t i = 0; i < targets.size() && verdict.module.empty(); ++i) {
     const UserTarget& target = targets[i];
     if (target.op_module != module) continue;
-    if (std::any_of(
-            target.instances.begin(), target.instances.end(),
-            [&](const UserInstance& instance) { return instance.Holds(graph, path, root); })) {
+    if (op.is_own() || std::any_of(target.instances.begin(), target.instances.end(),
+                                   [&](const UserInstance& instance) {
+                                     return instance.Holds(graph, path, root);
+                                   })) {
       verdict.module = target.module;
       verdict.target = static_cast<int>(i);
     }
