@@ -147,7 +147,7 @@ class Run {
   // Brings the model into the form that can be patched: own functions in place of their calls, nodes
   // in order. Nothing of it is written unless something is fused.
   Status Prepare() {
-    inlined_ = InlineFunctions(file_.proto);
+    inlined_ = InlineFunctions(file_.proto, KeptOps());
     const InlinedFunctions& inlined = inlined_;
     for (const std::string& note : inlined.notes) Diagnose(Diagnostic::Severity::kNote, note);
     if (inlined.calls > 0) {
@@ -167,6 +167,16 @@ class Run {
                    std::to_string(*moved));
     }
     return {};
+  }
+
+  // Own ops of this run's maps and of earlier ones.
+  OwnOpNames KeptOps() const {
+    OwnOpNames kept;
+    for (const auto& entry : file_.proto.metadata_props()) {
+      if (entry.key() == kOwnOpsKey) kept = ParseOwnOps(entry.value());
+    }
+    kept.merge(maps_.OwnOps());
+    return kept;
   }
 
   fs::path Output() const { return options_.output.value_or(DefaultOutput(options_.input)); }

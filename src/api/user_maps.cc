@@ -160,19 +160,17 @@ std::vector<std::string> UserMaps::ModuleNames() const {
   return names;
 }
 
-std::vector<std::pair<std::string, std::string>> UserMaps::OwnOpNames() const {
-  std::vector<std::pair<std::string, std::string>> names;
+OwnOpNames UserMaps::OwnOps() const {
+  OwnOpNames names;
   for (const Entry& e : entries_) {
-    const std::pair<std::string, std::string> name(e.entry.domain, e.entry.op);
-    const bool is_own = e.entry.kind == UserEntry::Kind::kMatch;
-    if (is_own && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    if (e.entry.kind == UserEntry::Kind::kMatch) names.emplace(e.entry.domain, e.entry.op);
   }
   return names;
 }
 
 Status UserMaps::AddOwnOps(const std::map<std::string, int64_t>& opsets, OpPatternSet& ops) const {
   Errors errors;
-  for (const auto& [domain, op_type] : OwnOpNames()) {
+  for (const auto& [domain, op_type] : OwnOps()) {
     OwnOp own{domain, op_type, {}};
     bool is_optional = true;
     for (const Entry& e : entries_) {

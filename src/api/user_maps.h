@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "family/expected.h"
 #include "family/user_instances.h"
+#include "model/own_ops.h"
 #include "patchmap/user_map.h"
 #include "pattern/op_pattern.h"
 #include "report/report.h"
@@ -39,8 +40,7 @@ class UserMaps {
   // "mine.yaml, more.yaml".
   std::string Files() const;
   std::vector<std::string> ModuleNames() const;
-  // (domain, op type) of each own op.
-  std::vector<std::pair<std::string, std::string>> OwnOpNames() const;
+  OwnOpNames OwnOps() const;
 
   Status AddOwnOps(const std::map<std::string, int64_t>& opsets, OpPatternSet& ops) const;
 

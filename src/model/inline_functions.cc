@@ -40,8 +40,11 @@ std::string NameOf(const Key& key) {
   return "'" + domain + "::" + name + (overload.empty() ? "" : ":" + overload) + "'";
 }
 
-bool IsFusedOp(const std::string& domain, const std::string& name) {
-  return domain == kOpDomain && FindContract(name) != nullptr;
+// Set on the nodes of a body while it is inlined: the number of the call.
+constexpr const char* kCallKey = "liger.call";
+
+bool IsFusedOp(const OwnOpNames& kept, const std::string& domain, const std::string& name) {
+  return (domain == kOpDomain && FindContract(name) != nullptr) || kept.contains({domain, name});
 }
 
 template <typename Imports>
@@ -82,20 +85,25 @@ void ForEachMutableNode(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nod
 // All that are to be inlined; the others were taken out of the model before.
 class NotFused : public onnx::inliner::FunctionIdSet {
  public:
+  explicit NotFused(const OwnOpNames& kept) : kept_(kept) {}
   bool Contains(const std::string& domain, const std::string& name) const override {
-    return !IsFusedOp(domain, name);
+    return !IsFusedOp(kept_, domain, name);
   }
+
+ private:
+  const OwnOpNames& kept_;
 };
 
 class Inliner {
  public:
-  explicit Inliner(onnx::ModelProto& model)
-      : model_(model), versions_(VersionsOf(model.opset_import())) {}
+  Inliner(onnx::ModelProto& model, const OwnOpNames& kept)
+      : model_(model), kept_(kept), versions_(VersionsOf(model.opset_import())) {}
 
   InlinedFunctions Run() {
-    if (std::all_of(model_.functions().begin(), model_.functions().end(), [](const auto& function) {
-          return IsFusedOp(function.domain(), function.name());
-        })) {
+    if (std::all_of(model_.functions().begin(), model_.functions().end(),
+                    [&](const auto& function) {
+                      return IsFusedOp(kept_, function.domain(), function.name());
+                    })) {
       return {};
     }
     for (const onnx::FunctionProto& function : model_.functions()) {
@@ -119,6 +127,7 @@ class Inliner {
     onnx::ModelProto& result = failure.empty() ? copy : model_;
     result.mutable_graph()->mutable_initializer()->Swap(&weights);
     if (!failure.empty()) return Left(failure);
+    CollectPlaces(copy);
     Finish(copy);
     model_ = std::move(copy);
     return std::move(result_);
@@ -132,7 +141,7 @@ class Inliner {
         return "the local functions hold too many nodes when they are put in place of their calls; "
                "they were not looked into";
       }
-      onnx::inliner::InlineSelectedLocalFunctions(copy, NotFused());
+      onnx::inliner::InlineSelectedLocalFunctions(copy, NotFused(kept_));
     } catch (const std::exception& e) {
       return "the local functions cannot be inlined, so they were not looked into: " +
              std::string(e.what());
@@ -182,7 +191,7 @@ class Inliner {
 
   void ChooseFunctions() {
     for (const auto& [key, function] : functions_) {
-      if (IsFusedOp(std::get<0>(key), std::get<1>(key)) || IsHidden(key)) continue;
+      if (IsFusedOp(kept_, std::get<0>(key), std::get<1>(key)) || IsHidden(key)) continue;
       if (MeansTheSame(*function)) {
         chosen_.insert(key);
       } else {
@@ -222,6 +231,8 @@ class Inliner {
         if (!fits) return;
         ++result_.calls;
         called_.insert(key);
+        result_.places.push_back({std::get<0>(key) + "::" + std::get<1>(key), call.name(), {}});
+        around_.push_back(TakeCall(call));
         onnx::FunctionProto& own = *copy.add_functions();
         own = function;
         own.set_overload("liger_call_" + std::to_string(result_.calls));
@@ -230,12 +241,43 @@ class Inliner {
         ForEachMutableNode(*own.mutable_node(), [&](onnx::NodeProto& node) {
           Inherit(call, node);
           PutAttributes(call, own, node);
+          MarkCall(node, result_.calls);
         });
         open.push_back(own.mutable_node());
       });
       if (!fits) return false;
     }
     return true;
+  }
+
+  static void MarkCall(onnx::NodeProto& node, int64_t number) {
+    onnx::StringStringEntryProto& entry = *node.add_metadata_props();
+    entry.set_key(kCallKey);
+    entry.set_value(std::to_string(number));
+  }
+
+  // The number of the call in whose body the node stands, 0 if it stands in none; takes the mark off.
+  static int64_t TakeCall(onnx::NodeProto& node) {
+    int64_t number = 0;
+    auto& entries = *node.mutable_metadata_props();
+    entries.erase(std::remove_if(entries.begin(), entries.end(),
+                                 [&](const auto& entry) {
+                                   if (entry.key() != kCallKey) return false;
+                                   number = std::stoll(entry.value());
+                                   return true;
+                                 }),
+                  entries.end());
+    return number;
+  }
+
+  // Gives each call the values that the nodes of its body compute, and takes off their marks.
+  void CollectPlaces(onnx::ModelProto& copy) {
+    ForEachMutableNode(*copy.mutable_graph()->mutable_node(), [&](onnx::NodeProto& node) {
+      for (int64_t call = TakeCall(node); call > 0; call = around_[call - 1]) {
+        auto& values = result_.places[call - 1].values;
+        values.insert(values.end(), node.output().begin(), node.output().end());
+      }
+    });
   }
 
   // The versions are those of the model: the operators are the same.
@@ -327,15 +369,19 @@ class Inliner {
   }
 
   onnx::ModelProto& model_;
+  const OwnOpNames& kept_;
   const Versions versions_;
   std::map<Key, const onnx::FunctionProto*> functions_;
-  std::set<Key> chosen_;  // to be inlined
-  std::set<Key> called_;  // that were
+  std::set<Key> chosen_;         // to be inlined
+  std::set<Key> called_;         // that were
+  std::vector<int64_t> around_;  // of each call: the one in whose body it stands, 0 for none
   InlinedFunctions result_;
 };
 
 }  // namespace
 
-InlinedFunctions InlineFunctions(onnx::ModelProto& model) { return Inliner(model).Run(); }
+InlinedFunctions InlineFunctions(onnx::ModelProto& model, const OwnOpNames& kept) {
+  return Inliner(model, kept).Run();
+}
 
 }  // namespace liger

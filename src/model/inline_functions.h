@@ -4,7 +4,8 @@
 //   const InlinedFunctions inlined = InlineFunctions(file.proto);
 //   if (inlined.calls > 0) ...
 //
-// Functions of our fused ops stay calls: they are what patching makes. A function whose nodes mean
+// Functions of our fused ops stay calls: they are what patching makes. So do those of `kept`, own
+// ops of users' patch maps. A function whose nodes mean
 // something else at the model's operator set versions stays too, and what it calls. Inlined nodes
 // carry the metadata of the call where they have none of that kind, and its name in front of their
 // own, since the call is what knows the module path. A model without other functions is not changed
@@ -15,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "model/own_ops.h"
+
 namespace onnx {
 class ModelProto;
 }
@@ -23,19 +26,18 @@ namespace liger {
 
 // A call that is gone, and what stands in its place.
 struct InlinedCall {
-  std::string function;              // "domain::name"
-  std::string node;                  // name of the call
-  std::vector<std::string> outputs;  // values that the call gave
-  std::vector<std::string> values;   // all values that its body computes, nested calls included
+  std::string function;             // "domain::name"
+  std::string node;                 // name of the call; may be empty
+  std::vector<std::string> values;  // that its body computes, those of nested calls included
 };
 
 struct InlinedFunctions {
-  int64_t functions = 0;           // that were called and are gone
-  int64_t calls = 0;               // that were replaced, nested ones included
-  std::vector<std::string> notes;  // what was left, and why
-  std::vector<InlinedCall> places;
+  int64_t functions = 0;            // that were called and are gone
+  int64_t calls = 0;                // that were replaced, nested ones included
+  std::vector<std::string> notes;   // what was left, and why
+  std::vector<InlinedCall> places;  // one for each of `calls`
 };
 
-InlinedFunctions InlineFunctions(onnx::ModelProto& model);
+InlinedFunctions InlineFunctions(onnx::ModelProto& model, const OwnOpNames& kept = {});
 
 }  // namespace liger
