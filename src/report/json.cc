@@ -1,6 +1,8 @@
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
-#include "report/report.h"
+#include "report/facts.h"
 
 namespace liger {
 namespace {
@@ -27,7 +29,11 @@ Json Attributes(const std::map<std::string, Attribute::Value>& attributes) {
   Json result = Json::object();
   for (const auto& [name, value] : attributes) {
     if (const auto* i = std::get_if<int64_t>(&value)) result[name] = *i;
-    if (const auto* f = std::get_if<float>(&value)) result[name] = *f;
+    if (const auto* f = std::get_if<float>(&value)) {
+      // JSON has no number for these.
+      const bool is_number = std::isfinite(*f);
+      result[name] = is_number ? Json(*f) : Json(std::isnan(*f) ? "nan" : *f > 0 ? "inf" : "-inf");
+    }
     if (const auto* s = std::get_if<std::string>(&value)) result[name] = *s;
   }
   return result;
@@ -40,7 +46,10 @@ Json Misses(const std::vector<MissReport>& misses) {
                     {"path", miss.path},
                     {"node", miss.node},
                     {"reason", miss.reason},
-                    {"guard", miss.guard}});
+                    {"guard", miss.guard},
+                    {"closest", miss.closest},
+                    {"chain", miss.chain},
+                    {"values", miss.values}});
   }
   return list;
 }
@@ -63,12 +72,95 @@ Json Modules(const std::vector<ModuleReport>& modules) {
   return result;
 }
 
-}  // namespace
+Json Stage(const StageReport& stage) {
+  Json changes = Json::array();
+  for (const StageReport::Change& change : stage.changes) {
+    changes.push_back({{"module", change.module}, {"change", change.change}});
+  }
+  return {{"name", stage.name}, {"changes", std::move(changes)}, {"note", stage.note}};
+}
 
-std::string ToJson(const Report& report) {
+Json Scopes(const std::vector<ScopeReport>& scopes) {
+  Json list = Json::array();
+  for (const ScopeReport& scope : scopes) {
+    list.push_back({{"option", scope.option}, {"glob", scope.glob}, {"paths", scope.paths}});
+  }
+  return list;
+}
+
+Json Symbols(const std::vector<SymbolReport>& symbols) {
+  Json list = Json::array();
+  for (const SymbolReport& symbol : symbols) {
+    list.push_back({{"module", symbol.module},
+                    {"kind", symbol.kind},
+                    {"symbol", symbol.symbol},
+                    {"op", symbol.op},
+                    {"place", symbol.place},
+                    {"instances", symbol.instances},
+                    {"patched", symbol.patched},
+                    {"already_fused", symbol.already_fused},
+                    {"notes", symbol.notes}});
+  }
+  return list;
+}
+
+Json Expectations(const std::vector<ExpectationReport>& expectations) {
+  Json list = Json::array();
+  for (const ExpectationReport& expectation : expectations) {
+    list.push_back({{"module", expectation.module},
+                    {"wanted", expectation.wanted},
+                    {"source", expectation.source},
+                    {"found", expectation.found},
+                    {"met", expectation.met}});
+  }
+  return list;
+}
+
+Json Losses(const std::vector<LossOpReport>& losses) {
+  Json list = Json::array();
+  for (const LossOpReport& loss : losses) {
+    list.push_back({{"op", loss.op},
+                    {"node", loss.node},
+                    {"path", loss.path},
+                    {"module", loss.module},
+                    {"reason", loss.reason},
+                    {"nodes", loss.nodes},
+                    {"inputs", loss.inputs}});
+  }
+  return list;
+}
+
+Json Tool(const std::string& version) { return {{"name", "liger-patch"}, {"version", version}}; }
+
+Json Summary(std::span<const Report> reports) {
+  std::map<std::string, int64_t> statuses;
+  Json models = Json::array();
+  for (const Report& report : reports) {
+    ++statuses[report.status];
+    models.push_back({{"path", report.input.path},
+                      {"output", report.output ? Json(report.output->path) : Json(nullptr)},
+                      {"status", report.status},
+                      {"exit_code", report.exit_code},
+                      {"line", Verdict(report)},
+                      {"modules", CountsLine(report)}});
+  }
+  return {{"models", reports.size()},
+          {"exit_code", WorstExitCode(reports)},
+          {"line", SummaryLine(reports)},
+          {"by_status", statuses},
+          {"per_model", std::move(models)}};
+}
+
+std::string Dump(const Json& json) {
+  // Names in a model may hold bytes that are no UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json ToJsonValue(const Report& report) {
   Json json;
   json["schema_version"] = kReportSchemaVersion;
   json["status"] = report.status;
+  json["exit_code"] = report.exit_code;
   json["diagnostics"] = Json::array();
   for (const Diagnostic& d : report.diagnostics) {
     json["diagnostics"].push_back({{"severity", SeverityName(d.severity)},
@@ -76,7 +168,7 @@ std::string ToJson(const Report& report) {
                                    {"location", d.location},
                                    {"hint", d.hint}});
   }
-  json["tool"] = {{"name", "liger-patch"}, {"version", report.tool_version}};
+  json["tool"] = Tool(report.tool_version);
   json["input"] = File(report.input);
   json["output"] = report.output ? File(*report.output) : Json(nullptr);
   json["route"] = report.route;
@@ -92,6 +184,10 @@ std::string ToJson(const Report& report) {
                                           {"note", e.note}});
   }
   json["helper"] = report.helper;
+  json["stage"] = Stage(report.stage);
+  json["scopes"] = Scopes(report.scopes);
+  json["symbols"] = Symbols(report.symbols);
+  json["expectations"] = Expectations(report.expectations);
   json["modules"] = Modules(report.modules);
   json["patched"] = Json::array();
   for (const PatchedReport& p : report.patched) {
@@ -117,10 +213,7 @@ std::string ToJson(const Report& report) {
   json["degraded"] = Misses(report.degraded);
   json["missed"] = Misses(report.missed);
   json["near_misses"] = Misses(report.near_misses);
-  json["excluded"] = {{"modules", report.excluded_modules}, {"loss_ops", Json::array()}};
-  for (const LossOpReport& loss : report.loss_ops) {
-    json["excluded"]["loss_ops"].push_back({{"op", loss.op}, {"node", loss.node}});
-  }
+  json["excluded"] = {{"modules", report.excluded_modules}, {"loss_ops", Losses(report.loss_ops)}};
   json["weights_read"] = Json::array();
   for (const WeightRead& read : report.weights_read) {
     json["weights_read"].push_back(
@@ -133,8 +226,22 @@ std::string ToJson(const Report& report) {
   for (const auto& [op, counts] : report.op_counts) {
     json["op_counts"][op] = {{"before", counts.first}, {"after", counts.second}};
   }
-  // Names in a model may hold bytes that are no UTF-8.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json;
+}
+
+}  // namespace
+
+std::string ToJson(const Report& report) { return Dump(ToJsonValue(report)); }
+
+std::string JsonOf(std::span<const Report> reports, bool many) {
+  if (!many) return ToJson(reports[0]);
+  Json json;
+  json["schema_version"] = kReportSchemaVersion;
+  json["tool"] = Tool(reports.empty() ? "" : reports[0].tool_version);
+  json["summary"] = Summary(reports);
+  json["reports"] = Json::array();
+  for (const Report& report : reports) json["reports"].push_back(ToJsonValue(report));
+  return Dump(json);
 }
 
 }  // namespace liger

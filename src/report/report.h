@@ -112,11 +112,13 @@ struct ExpectationReport {
 // An entry of a user's patch map and what became of it.
 struct SymbolReport {
   std::string module;
-  std::string kind;       // class, function, scope or match
-  std::string symbol;     // as written; the pattern's name for match
-  std::string op;         // "liger.LigerRMSNorm", "my.domain.SoftCap"
-  std::string place;      // file:line:column of the entry
-  int64_t instances = 0;  // found in the graph; of match: places that the pattern fits
+  std::string kind;    // class, function, scope or match
+  std::string symbol;  // as written; the pattern's name for match
+  std::string op;      // "liger.LigerRMSNorm", "my.domain.SoftCap"
+  std::string place;   // file:line:column of the entry
+  // Module instances in the graph: of match the places that the pattern fits; a class that holds
+  // several of the op (attention: two rotations) counts as so many.
+  int64_t instances = 0;
   int64_t patched = 0;
   int64_t already_fused = 0;
   std::vector<std::string>

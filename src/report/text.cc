@@ -1,13 +1,27 @@
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
-#include "report/report.h"
+#include "report/escape.h"
+#include "report/facts.h"
 
 namespace liger {
 namespace {
 
 // Entries of a list that are printed without --explain.
 constexpr size_t kShortList = 8;
+constexpr size_t kShortInputs = 4;
+
+constexpr std::string_view kBold = "\033[1m";
+constexpr std::string_view kPlain = "\033[0m";
+static_assert(kBold.size() == kPlain.size());
+
+std::string Joined(const std::vector<std::string>& names, size_t most) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < most; ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
+  return text;
+}
 
 class TextWriter {
  public:
@@ -16,7 +30,11 @@ class TextWriter {
 
   std::string Write() {
     if (!report_.family.empty()) WriteFamily();
+    WriteStage();
+    WriteScopes();
+    WriteSymbols();
     WriteModules();
+    WriteExpectations();
     WriteMisses("missed", report_.missed);
     WriteMisses("degraded", report_.degraded);
     if (options_.explain) WriteExplanation();
@@ -26,10 +44,22 @@ class TextWriter {
   }
 
  private:
-  void Line(const std::string& line) { text_ += line + "\n"; }
+  // Names from the model may hold escape sequences and line breaks: only what Bold() put there acts.
+  void Line(const std::string& line) {
+    std::string_view rest = line;
+    while (!rest.empty()) {
+      const size_t mark =
+          options_.color ? std::min(rest.find(kBold), rest.find(kPlain)) : rest.npos;
+      text_ += Printable(rest.substr(0, mark));
+      if (mark == rest.npos) break;
+      text_ += rest.substr(mark, kBold.size());
+      rest.remove_prefix(mark + kBold.size());
+    }
+    text_ += "\n";
+  }
 
   std::string Bold(const std::string& text) const {
-    return options_.color ? "\033[1m" + text + "\033[0m" : text;
+    return options_.color ? std::string(kBold) + text + std::string(kPlain) : text;
   }
 
   static std::string Pad(std::string text, size_t width) {
@@ -47,6 +77,57 @@ class TextWriter {
     if (why.empty()) why = report_.family_decided_by;
     Line("family   " + Bold(report_.family) + (why.empty() ? "" : " (" + why + ")"));
     Line("route    " + report_.route + ", map " + report_.helper);
+  }
+
+  void WriteStage() {
+    if (report_.stage.name.empty()) return;
+    Line("STAGE    " + Bold(report_.stage.note.empty() ? report_.stage.name : report_.stage.note));
+    for (const StageReport::Change& change : report_.stage.changes) {
+      Line("  " + change.module + "  " + change.change);
+    }
+  }
+
+  void WriteScopes() {
+    for (const ScopeReport& scope : report_.scopes) {
+      Line("limits   " + scope.option + " " + scope.glob + "  " +
+           CountOf(scope.paths, "module path"));
+    }
+  }
+
+  void WriteSymbols() {
+    if (report_.symbols.empty()) return;
+    Line("patch map");
+    size_t width = 0;
+    for (const SymbolReport& symbol : report_.symbols) {
+      width = std::max(width, SymbolText(symbol).size());
+    }
+    for (const SymbolReport& symbol : report_.symbols) {
+      const int64_t fused = symbol.patched + symbol.already_fused;
+      std::string line = "  " + Pad(SymbolText(symbol), width + 2) +
+                         Bold(std::to_string(fused) + " of " + std::to_string(symbol.instances));
+      if (symbol.already_fused > 0) {
+        line += "   " + std::to_string(symbol.already_fused) + " already fused";
+      }
+      for (const std::string& note : symbol.notes) line += "; " + note;
+      Line(line +
+           (options_.explain ? "  (" + symbol.place + ", module " + symbol.module + ")" : ""));
+    }
+  }
+
+  static std::string SymbolText(const SymbolReport& symbol) {
+    constexpr std::string_view kOurs = "liger.";
+    const bool is_ours = symbol.op.starts_with(kOurs);
+    return symbol.kind + " " + symbol.symbol + " -> " +
+           (is_ours ? symbol.op.substr(kOurs.size()) : symbol.op);
+  }
+
+  void WriteExpectations() {
+    if (report_.expectations.empty()) return;
+    Line("expected");
+    for (const ExpectationReport& e : report_.expectations) {
+      Line("  " + e.module + " " + e.wanted + " (" + e.source + ")  " +
+           (e.met ? "met" : Bold("NOT MET: " + std::to_string(e.found) + " fused")));
+    }
   }
 
   void WriteModules() {
@@ -93,6 +174,12 @@ class TextWriter {
     if (!miss.path.empty() && !miss.node.empty()) where += " at " + miss.node;
     Line("  " + miss.module + "  " + where + ": " + miss.reason +
          (miss.guard.empty() ? "" : " [" + miss.guard + "]"));
+    if (!options_.explain) return;
+    if (!miss.closest.empty()) Line("    closest  " + miss.closest);
+    if (!miss.values.empty()) Line("    seen     " + Joined(miss.values, miss.values.size()));
+    for (size_t i = 0; i < miss.chain.size(); ++i) {
+      Line((i == 0 ? "    nodes    " : "             ") + miss.chain[i]);
+    }
   }
 
   void WriteExplanation() {
@@ -134,7 +221,24 @@ class TextWriter {
            (is_loss && report_.loss_ops.empty() ? " (no loss ops in the graph)" : ""));
     }
     if (!report_.loss_ops.empty()) Line("loss ops left as they are");
-    for (const LossOpReport& loss : report_.loss_ops) Line("  " + loss.op + "  " + loss.node);
+    for (const LossOpReport& loss : report_.loss_ops) WriteLoss(loss);
+  }
+
+  void WriteLoss(const LossOpReport& loss) {
+    std::string line = "  " + loss.op + "  " + loss.node;
+    if (!loss.reason.empty()) line += ": " + loss.reason;
+    if (options_.explain) {
+      Line(line);
+      if (!loss.path.empty()) Line("    path     " + loss.path);
+      if (!loss.module.empty()) Line("    module   " + loss.module);
+      if (!loss.nodes.empty()) Line("    nodes    " + Joined(loss.nodes, loss.nodes.size()));
+      if (!loss.inputs.empty()) Line("    inputs   " + Joined(loss.inputs, loss.inputs.size()));
+      return;
+    }
+    if (loss.nodes.size() > 1)
+      line += "; " + CountOf(static_cast<int64_t>(loss.nodes.size()), "node");
+    if (!loss.inputs.empty()) line += "; inputs " + Joined(loss.inputs, kShortInputs);
+    Line(line);
   }
 
   void WriteOutput() {
@@ -169,6 +273,42 @@ std::string ToText(const Attribute::Value& value) {
 
 std::string ToText(const Report& report, const TextOptions& options) {
   return TextWriter(report, options).Write();
+}
+
+std::string TextOf(std::span<const Report> reports, const RenderOptions& options, bool many) {
+  std::string text;
+  const auto line = [&](const std::string& content) { text += Printable(content) + "\n"; };
+  for (const Report& report : reports) {
+    if (many) line("== " + ModelName(report) + ": " + Verdict(report));
+    text += ToText(report, options.text);
+    if (options.diagnostics) {
+      for (const Diagnostic& d : report.diagnostics) {
+        const bool is_error = d.severity == Diagnostic::Severity::kError;
+        const bool is_warning = d.severity == Diagnostic::Severity::kWarning;
+        line((is_error ? "error    " : is_warning ? "warning  " : "remark   ") + d.message);
+        if (!d.location.empty()) line("  at: " + d.location);
+        if (!d.hint.empty()) line("  hint: " + d.hint);
+      }
+    }
+    if (many) text += "\n";
+  }
+  if (!many) return text;
+  size_t width = 0;
+  size_t verdict_width = 0;
+  for (const Report& report : reports) {
+    width = std::max(width, ModelName(report).size());
+    verdict_width = std::max(verdict_width, Verdict(report).size());
+  }
+  for (const Report& report : reports) {
+    std::string row = ModelName(report);
+    row.resize(width + 2, ' ');
+    row += Verdict(report);
+    const std::string counts = CountsLine(report);
+    if (!counts.empty()) row.resize(width + verdict_width + 4, ' ');
+    line("  " + row + counts);
+  }
+  line(SummaryLine(reports));
+  return text;
 }
 
 }  // namespace liger

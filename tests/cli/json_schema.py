@@ -38,7 +38,7 @@ def problems(value, schema, root=None, where="$"):
         elif keyword == "anyOf":
             tries = [list(problems(value, option, root, where)) for option in rule]
             if all(tries):
-                yield from (p for attempt in tries for p in attempt)
+                yield from min(tries, key=len)  # those of the option that fits best
         elif keyword == "minimum":
             if isinstance(value, int) and value < rule:
                 yield f"{where}: {value} is below {rule}"
