@@ -173,13 +173,19 @@ void RemoveUnusedInitializers(onnx::GraphProto& graph, const Names& no_longer_re
   Names used;
   CollectUses(graph, used);
   for (const auto& input : graph.input()) used.insert(input.name());
-  auto& tensors = *graph.mutable_initializer();
-  tensors.erase(std::remove_if(tensors.begin(), tensors.end(),
-                               [&](const auto& tensor) {
-                                 return no_longer_read.contains(tensor.name()) &&
-                                        !used.contains(tensor.name());
-                               }),
-                tensors.end());
+  Names removed;
+  for (const auto& tensor : graph.initializer()) {
+    if (no_longer_read.contains(tensor.name()) && !used.contains(tensor.name())) {
+      removed.insert(tensor.name());
+    }
+  }
+  const auto erase = [&](auto& entries) {
+    entries.erase(std::remove_if(entries.begin(), entries.end(),
+                                 [&](const auto& e) { return removed.contains(e.name()); }),
+                  entries.end());
+  };
+  erase(*graph.mutable_initializer());
+  erase(*graph.mutable_value_info());  // exporters type initializers too
 }
 
 }  // namespace
