@@ -7,15 +7,14 @@
 #include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+
+#include "model/structure.h"
 
 namespace liger {
 namespace {
@@ -24,6 +23,10 @@ namespace pb = google::protobuf;
 using pb::FieldDescriptor;
 
 // --- A copy without weights ---------------------------------------------------------------------
+
+// Scalars and small vectors stay in copies that are checked: the checker looks into sparse indices,
+// inference into values.
+constexpr int64_t kKeepBytes = 256;
 
 // What a tensor without its payload looks like.
 enum class StrippedForm {
@@ -407,169 +410,17 @@ std::optional<std::string> CheckerFailureOfNewParts(const onnx::ModelProto& orig
 
 // --- What ONNX's checker does not look at -------------------------------------------------------
 
-std::string NodeText(const onnx::NodeProto& node) {
-  std::string text = node.op_type() + " node '";
-  text += !node.name().empty() || node.output().empty() ? node.name() : node.output(0);
-  return text + "'";
-}
-
-std::string_view NormalDomain(std::string_view domain) {
-  return domain == "ai.onnx" ? std::string_view() : domain;
-}
-
-using FunctionKey = std::tuple<std::string_view, std::string_view, std::string_view>;
-using Imports = std::set<std::string_view>;
-
-template <typename OpsetImports>
-Imports ImportedDomains(const OpsetImports& opsets) {
-  Imports domains;
-  for (const onnx::OperatorSetIdProto& opset : opsets) domains.insert(NormalDomain(opset.domain()));
-  return domains;
-}
-
-// Collects faults as sentences which are the same in the original and the rewritten model where the
-// fault is the same, so that the two sets can be compared.
-class StructureCheck {
- public:
-  explicit StructureCheck(const onnx::ModelProto& model) : model_(model) {}
-
-  std::vector<std::string> Run() {
-    CheckFunctionTable();
-    const Imports imports = ImportedDomains(model_.opset_import());
-    CheckGraph(model_.graph(), imports, nullptr);
-    for (const onnx::FunctionProto& function : model_.functions()) CheckFunction(function);
-    return std::move(faults_);
-  }
-
- private:
-  struct Scope {
-    std::unordered_set<std::string_view> names;
-    const Scope* outer = nullptr;
-
-    bool Has(std::string_view name) const {
-      for (const Scope* scope = this; scope != nullptr; scope = scope->outer) {
-        if (scope->names.contains(name)) return true;
-      }
-      return false;
-    }
-  };
-
-  void Fault(std::string text) { faults_.push_back(std::move(text)); }
-
-  void CheckFunctionTable() {
-    for (const onnx::FunctionProto& function : model_.functions()) {
-      const FunctionKey key(NormalDomain(function.domain()), function.name(), function.overload());
-      if (!functions_.emplace(key, &function).second) {
-        Fault("function " + function.domain() + "." + function.name() + ":" + function.overload() +
-              " is defined more than once");
-      }
-      if (!function.overload().empty() && model_.ir_version() < 10) {
-        Fault("function overloads need IR version 10");
-      }
-    }
-    if (!model_.functions().empty() && model_.ir_version() < 8) {
-      Fault("local functions need IR version 8");
-    }
-  }
-
-  template <typename Nodes>
-  static void AddOutputs(const Nodes& nodes, Scope& scope) {
-    for (const onnx::NodeProto& node : nodes) {
-      for (const std::string& output : node.output()) scope.names.insert(output);
-    }
-  }
-
-  // Values may stand in any order here: the order of nodes is the checker's business.
-  void CheckGraph(const onnx::GraphProto& graph, const Imports& imports, const Scope* outer) {
-    Scope scope;
-    scope.outer = outer;
-    for (const onnx::ValueInfoProto& input : graph.input()) scope.names.insert(input.name());
-    for (const onnx::TensorProto& tensor : graph.initializer()) scope.names.insert(tensor.name());
-    for (const onnx::SparseTensorProto& sparse : graph.sparse_initializer()) {
-      scope.names.insert(sparse.values().name());
-    }
-    AddOutputs(graph.node(), scope);
-    CheckNodes(graph.node(), imports, scope);
-    for (const onnx::ValueInfoProto& output : graph.output()) {
-      if (!scope.Has(output.name())) {
-        Fault("graph output '" + output.name() + "' is not defined");
-      }
-    }
-  }
-
-  void CheckFunction(const onnx::FunctionProto& function) {
-    Scope scope;
-    for (const std::string& input : function.input()) scope.names.insert(input);
-    AddOutputs(function.node(), scope);
-    CheckNodes(function.node(), ImportedDomains(function.opset_import()), scope);
-    for (const std::string& output : function.output()) {
-      if (!scope.Has(output)) {
-        Fault("output '" + output + "' of function " + function.domain() + "." + function.name() +
-              " is not defined");
-      }
-    }
-  }
-
-  template <typename Nodes>
-  void CheckNodes(const Nodes& nodes, const Imports& imports, const Scope& scope) {
-    for (const onnx::NodeProto& node : nodes) {
-      for (const std::string& input : node.input()) {
-        if (!input.empty() && !scope.Has(input)) {
-          Fault(NodeText(node) + " uses '" + input + "', which is not defined");
-        }
-      }
-      if (!imports.contains(NormalDomain(node.domain()))) {
-        Fault("domain '" + node.domain() + "' is used (" + NodeText(node) + ") but not imported");
-      }
-      CheckCall(node);
-      for (const onnx::AttributeProto& attribute : node.attribute()) {
-        if (attribute.has_g()) CheckGraph(attribute.g(), imports, &scope);
-        for (const onnx::GraphProto& graph : attribute.graphs()) {
-          CheckGraph(graph, imports, &scope);
-        }
-      }
-    }
-  }
-
-  void CheckCall(const onnx::NodeProto& node) {
-    const auto found =
-        functions_.find(FunctionKey(NormalDomain(node.domain()), node.op_type(), node.overload()));
-    if (found == functions_.end()) return;
-    const onnx::FunctionProto& function = *found->second;
-    if (node.input_size() > function.input_size() || node.output_size() > function.output_size()) {
-      Fault(NodeText(node) + " has more inputs or outputs than the function it calls");
-    }
-    std::unordered_set<std::string_view> allowed;
-    for (const std::string& name : function.attribute()) allowed.insert(name);
-    for (const auto& attribute : function.attribute_proto()) allowed.insert(attribute.name());
-    std::unordered_set<std::string_view> given;
-    for (const onnx::AttributeProto& attribute : node.attribute()) {
-      given.insert(attribute.name());
-      if (!allowed.contains(attribute.name())) {
-        Fault(NodeText(node) + " sets attribute '" + attribute.name() +
-              "', which the function it calls does not have");
-      }
-    }
-    for (const std::string& name : function.attribute()) {
-      if (!given.contains(name)) {
-        Fault(NodeText(node) + " does not set attribute '" + name + "' of the function it calls");
-      }
-    }
-  }
-
-  const onnx::ModelProto& model_;
-  std::map<FunctionKey, const onnx::FunctionProto*> functions_;
-  std::vector<std::string> faults_;
-};
-
 // The first fault that only `rewritten` has.
 std::optional<std::string> NewStructuralFault(const onnx::ModelProto& original,
                                               const onnx::ModelProto& rewritten) {
-  const std::vector<std::string> faults = StructureCheck(rewritten).Run();
+  const std::vector<StructuralFault> faults = FindStructuralFaults(rewritten);
   if (faults.empty()) return std::nullopt;
-  const std::vector<std::string> before = StructureCheck(original).Run();
-  for (const std::string& fault : faults) {
-    if (std::find(before.begin(), before.end(), fault) == before.end()) return fault;
+  std::unordered_set<std::string> before;
+  for (StructuralFault& fault : FindStructuralFaults(original)) {
+    before.insert(std::move(fault.message));
+  }
+  for (const StructuralFault& fault : faults) {
+    if (!before.contains(fault.message)) return fault.message;
   }
   return std::nullopt;
 }
@@ -580,43 +431,6 @@ std::string DTypeText(int32_t dtype) {
   return onnx::TensorProto::DataType_IsValid(dtype)
              ? onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(dtype))
              : "dtype " + std::to_string(dtype);
-}
-
-std::string TypeText(const onnx::TypeProto& type) {
-  if (!type.has_tensor_type()) return type.value_case() == 0 ? "no type" : "another type";
-  const onnx::TypeProto_Tensor& tensor = type.tensor_type();
-  std::string text = DTypeText(tensor.elem_type());
-  if (!tensor.has_shape()) return text;
-  text += "[";
-  for (int i = 0; i < tensor.shape().dim_size(); ++i) {
-    const auto& dim = tensor.shape().dim(i);
-    if (i > 0) text += ",";
-    text += dim.has_dim_value() ? std::to_string(dim.dim_value())
-                                : (dim.has_dim_param() ? dim.dim_param() : "?");
-  }
-  return text + "]";
-}
-
-bool Contradicts(const onnx::TypeProto& a, const onnx::TypeProto& b) {
-  if (a.value_case() == 0 || b.value_case() == 0) return false;
-  if (a.value_case() != b.value_case()) return true;
-  if (!a.has_tensor_type()) return false;
-  const auto& tensor_a = a.tensor_type();
-  const auto& tensor_b = b.tensor_type();
-  if (tensor_a.elem_type() != 0 && tensor_b.elem_type() != 0 &&
-      tensor_a.elem_type() != tensor_b.elem_type()) {
-    return true;
-  }
-  if (!tensor_a.has_shape() || !tensor_b.has_shape()) return false;
-  if (tensor_a.shape().dim_size() != tensor_b.shape().dim_size()) return true;
-  for (int i = 0; i < tensor_a.shape().dim_size(); ++i) {
-    const auto& dim_a = tensor_a.shape().dim(i);
-    const auto& dim_b = tensor_b.shape().dim(i);
-    if (dim_a.has_dim_value() && dim_b.has_dim_value() && dim_a.dim_value() != dim_b.dim_value()) {
-      return true;
-    }
-  }
-  return false;
 }
 
 std::map<std::string_view, const onnx::TypeProto*> TypesOf(const onnx::GraphProto& graph) {
@@ -668,8 +482,6 @@ Status CompareValues(std::string_view kind,
 
 Result<CheckReport> Check(const onnx::ModelProto& original, const onnx::ModelProto& rewritten,
                           const CheckOptions& options) {
-  // Scalars and small vectors stay: the checker looks into sparse indices, inference into values.
-  constexpr int64_t kKeepBytes = 256;
   CheckReport report;
   if (Status same = CheckInterfaceUnchanged(original, rewritten); !same) {
     return std::move(same).error();
@@ -715,8 +527,65 @@ Result<CheckReport> Check(const onnx::ModelProto& original, const onnx::ModelPro
 
 }  // namespace
 
+std::string TypeText(const onnx::TypeProto& type) {
+  if (!type.has_tensor_type()) return type.value_case() == 0 ? "no type" : "another type";
+  const onnx::TypeProto_Tensor& tensor = type.tensor_type();
+  std::string text = DTypeText(tensor.elem_type());
+  if (!tensor.has_shape()) return text;
+  text += "[";
+  for (int i = 0; i < tensor.shape().dim_size(); ++i) {
+    const auto& dim = tensor.shape().dim(i);
+    if (i > 0) text += ",";
+    text += dim.has_dim_value() ? std::to_string(dim.dim_value())
+                                : (dim.has_dim_param() ? dim.dim_param() : "?");
+  }
+  return text + "]";
+}
+
+bool Contradicts(const onnx::TypeProto& a, const onnx::TypeProto& b) {
+  if (a.value_case() == 0 || b.value_case() == 0) return false;
+  if (a.value_case() != b.value_case()) return true;
+  if (!a.has_tensor_type()) return false;
+  const auto& tensor_a = a.tensor_type();
+  const auto& tensor_b = b.tensor_type();
+  if (tensor_a.elem_type() != 0 && tensor_b.elem_type() != 0 &&
+      tensor_a.elem_type() != tensor_b.elem_type()) {
+    return true;
+  }
+  if (!tensor_a.has_shape() || !tensor_b.has_shape()) return false;
+  if (tensor_a.shape().dim_size() != tensor_b.shape().dim_size()) return true;
+  for (int i = 0; i < tensor_a.shape().dim_size(); ++i) {
+    const auto& dim_a = tensor_a.shape().dim(i);
+    const auto& dim_b = tensor_b.shape().dim(i);
+    if (dim_a.has_dim_value() && dim_b.has_dim_value() && dim_a.dim_value() != dim_b.dim_value()) {
+      return true;
+    }
+  }
+  return false;
+}
+
 onnx::ModelProto StripWeights(const onnx::ModelProto& model, int64_t keep_bytes) {
   return StrippedCopy(model, StrippedForm::kTyped, keep_bytes);
+}
+
+std::optional<std::string> CheckerVerdict(const onnx::ModelProto& model) {
+  return CheckerFailure(StrippedCopy(model, StrippedForm::kEmpty, kKeepBytes));
+}
+
+std::optional<std::string> InferenceVerdict(const onnx::ModelProto& model) {
+  onnx::ModelProto copy = StrippedCopy(model, StrippedForm::kTyped, kKeepBytes);
+  auto& infos = *copy.mutable_graph()->mutable_value_info();
+  infos.erase(std::remove_if(infos.begin(), infos.end(),
+                             [](const onnx::ValueInfoProto& info) {
+                               return std::none_of(
+                                   info.metadata_props().begin(), info.metadata_props().end(),
+                                   [](const auto& e) { return e.key() == kHiddenInitializer; });
+                             }),
+              infos.end());
+  for (onnx::ValueInfoProto& output : *copy.mutable_graph()->mutable_output()) {
+    output.clear_type();
+  }
+  return InferenceFailure(copy, /*strict=*/true, /*data_propagation=*/true);
 }
 
 Status CheckInterfaceUnchanged(const onnx::ModelProto& original,

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,8 @@
 
 namespace onnx {
 class ModelProto;
-}
+class TypeProto;
+}  // namespace onnx
 
 namespace liger {
 
@@ -58,7 +60,18 @@ struct CheckReport {
 Result<CheckReport> CheckModel(const onnx::ModelProto& original, const onnx::ModelProto& rewritten,
                                const CheckOptions& options = {});
 
-// The first of these checks alone.
+// What ONNX's checker, and its strict shape inference, say against a model, on one line; nothing if
+// they accept it. On copies without weights, as above; inference is not told what the main graph
+// declares about computed values.
+std::optional<std::string> CheckerVerdict(const onnx::ModelProto& model);
+std::optional<std::string> InferenceVerdict(const onnx::ModelProto& model);
+
+// "FLOAT16[N,4,?]"
+std::string TypeText(const onnx::TypeProto& type);
+// No value can have both types.
+bool Contradicts(const onnx::TypeProto& a, const onnx::TypeProto& b);
+
+// The first of the checks of CheckModel alone.
 Status CheckInterfaceUnchanged(const onnx::ModelProto& original, const onnx::ModelProto& rewritten);
 
 }  // namespace liger

@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-namespace liger::test {
+namespace liger {
 
 inline constexpr std::string_view kContribOpTypes[] = {
     "Attention",
@@ -170,4 +170,4 @@ inline constexpr std::string_view kContribOpTypes[] = {
     "WordConvEmbedding",
 };
 
-}  // namespace liger::test
+}  // namespace liger

@@ -683,36 +683,67 @@ Result<std::vector<ExternalTensor>> ListExternalTensors(const onnx::ModelProto& 
   return tensors;
 }
 
-Result<ExternalData> FindExternalData(const onnx::ModelProto& model, const ModelFolder& folder) {
-  return CatchingExceptions(ErrorCode::kInvalidModel, [&]() -> Result<ExternalData> {
-    Result<std::vector<ExternalTensor>> tensors = ListExternalTensors(model);
-    if (!tensors) return std::move(tensors).error();
+namespace {
 
-    ExternalData data;
-    data.folder = folder;
-    data.tensors = *std::move(tensors);
-    std::map<std::string, int64_t> tensors_at;
-    for (const ExternalTensor& tensor : data.tensors) ++tensors_at[tensor.location];
-    std::map<std::string, Resolved> resolved;   // by location as written
-    std::map<std::string, ExternalFile> files;  // by normalised location
-    for (const ExternalTensor& tensor : data.tensors) {
-      auto found = resolved.find(tensor.location);
-      if (found == resolved.end()) {
-        auto result = Resolve(folder, tensor.location);
-        if (const auto* refusal = std::get_if<Refusal>(&result)) {
-          return Refuse(tensor, *refusal, tensors_at[tensor.location] - 1);
-        }
-        found = resolved.emplace(tensor.location, std::get<Resolved>(std::move(result))).first;
+// `faults` gets one Error for each data file that cannot be used, and for each tensor that does not
+// fit into its file. Stops at the first one unless `all` is set.
+Result<ExternalData> LookAtExternalData(const onnx::ModelProto& model, const ModelFolder& folder,
+                                        bool all, std::vector<Error>& faults) {
+  Result<std::vector<ExternalTensor>> tensors = ListExternalTensors(model);
+  if (!tensors) return std::move(tensors).error();
+
+  ExternalData data;
+  data.folder = folder;
+  data.tensors = *std::move(tensors);
+  std::map<std::string, int64_t> tensors_at;
+  for (const ExternalTensor& tensor : data.tensors) ++tensors_at[tensor.location];
+  std::map<std::string, std::variant<Resolved, Refusal>> resolved;  // by location as written
+  std::map<std::string, ExternalFile> files;                        // by normalised location
+  for (const ExternalTensor& tensor : data.tensors) {
+    if (!all && !faults.empty()) break;
+    auto found = resolved.find(tensor.location);
+    if (found == resolved.end()) {
+      found = resolved.emplace(tensor.location, Resolve(folder, tensor.location)).first;
+      if (const auto* refusal = std::get_if<Refusal>(&found->second)) {
+        faults.push_back(Refuse(tensor, *refusal, tensors_at[tensor.location] - 1));
+        faults.back().location = tensor.location;
+      } else {
         const std::string normal = fs::path(tensor.location).lexically_normal().string();
-        files.try_emplace(normal,
-                          ExternalFile{normal, found->second.real_path, found->second.size});
-      }
-      if (Status in_range = CheckRange(tensor, found->second.size); !in_range) {
-        return std::move(in_range).error();
+        const auto& file = std::get<Resolved>(found->second);
+        files.try_emplace(normal, ExternalFile{normal, file.real_path, file.size});
       }
     }
-    for (auto& [location, file] : files) data.files.push_back(std::move(file));
-    return data;
+    const auto* file = std::get_if<Resolved>(&found->second);
+    if (file == nullptr) continue;
+    if (Status in_range = CheckRange(tensor, file->size); !in_range) {
+      faults.push_back(std::move(in_range).error());
+      faults.back().location = tensor.location;
+    }
+  }
+  for (auto& [location, file] : files) data.files.push_back(std::move(file));
+  return data;
+}
+
+}  // namespace
+
+Result<ExternalData> FindExternalData(const onnx::ModelProto& model, const ModelFolder& folder) {
+  return CatchingExceptions(ErrorCode::kInvalidModel, [&]() -> Result<ExternalData> {
+    std::vector<Error> faults;
+    Result<ExternalData> data = LookAtExternalData(model, folder, /*all=*/false, faults);
+    if (faults.empty()) return data;
+    faults.front().location.clear();
+    return std::move(faults.front());
+  });
+}
+
+Result<ExternalFindings> CheckExternalData(const onnx::ModelProto& model,
+                                           const ModelFolder& folder) {
+  return CatchingExceptions(ErrorCode::kInvalidModel, [&]() -> Result<ExternalFindings> {
+    ExternalFindings findings;
+    Result<ExternalData> data = LookAtExternalData(model, folder, /*all=*/true, findings.faults);
+    if (!data) return std::move(data).error();
+    findings.data = *std::move(data);
+    return findings;
   });
 }
 

@@ -83,6 +83,16 @@ Result<std::vector<ExternalTensor>> ListExternalTensors(const onnx::ModelProto& 
 // the length is what dtype and dims need. The Error (kInvalidModel) names tensor, file and remedy.
 Result<ExternalData> FindExternalData(const onnx::ModelProto& model, const ModelFolder& folder);
 
+// The same, with everything that is wrong: one Error for each file that cannot be used and for each
+// tensor that does not fit into its file, `location` set to that of the file. `data.files` holds
+// the files that can be used. Only a malformed entry ends it.
+struct ExternalFindings {
+  ExternalData data;
+  std::vector<Error> faults;
+};
+Result<ExternalFindings> CheckExternalData(const onnx::ModelProto& model,
+                                           const ModelFolder& folder);
+
 // Bytes that dtype and dims need, packed dtypes of 2, 4 and 6 bits included; -1 if there is no such
 // number (strings, an unknown dtype, negative dims, overflow).
 int64_t PayloadBytes(int32_t onnx_dtype, const std::vector<int64_t>& dims);

@@ -19,6 +19,8 @@ namespace {
 
 // The parser calls itself for what stands inside of brackets.
 constexpr int kMaxDepth = 64;
+// Longer lists help nobody.
+constexpr size_t kMostNames = 8;
 
 bool IsWordStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
@@ -241,6 +243,12 @@ struct Uses {
   }
 };
 
+std::string Joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 std::string AttributeTypeName(onnx::AttributeProto::AttributeType type) {
   switch (type) {
     case onnx::AttributeProto::FLOAT:
@@ -348,10 +356,32 @@ class TextChecker {
     while (!why.empty() && why.back() == '\n') why.pop_back();
     std::string message = why.substr(why.rfind('\n') + 1);
     while (!message.empty() && (message.back() == '.' || message.back() == ' ')) message.pop_back();
+    const std::string found = TokenAt(offset);
+    constexpr std::string_view kExpected = "Expected character ";
+    constexpr std::string_view kNotFound = " not found";
+    if (message.starts_with(kExpected) && message.ends_with(kNotFound)) {
+      message =
+          "'" +
+          message.substr(kExpected.size(), message.size() - kExpected.size() - kNotFound.size()) +
+          "' is expected, not " + found;
+    } else {
+      message += ", at " + found;
+    }
     Fail(offset, "the text cannot be parsed: " + message,
-         "the syntax is that of onnx.parser.parse_function: Name <captures> (inputs) => (outputs) "
-         "{ y = Op <attribute = 1> (x) }");
+         offset >= text_.size() || text_.find_first_not_of(" \t\r\n", offset) == std::string::npos
+             ? "is the closing brace missing?"
+             : "the syntax is that of onnx.parser.parse_function: "
+               "Name <captures> (inputs) => (outputs) { y = Op <attribute = 1> (x) }");
     return false;
+  }
+
+  std::string TokenAt(size_t offset) const {
+    for (const Token& token : Tokenize(text_)) {
+      if (token.offset < offset) continue;
+      if (token.kind == Token::Kind::kEnd) break;
+      return "'" + token.text + "'";
+    }
+    return "the end of the text";
   }
 
   void Signature() {
@@ -459,6 +489,7 @@ class TextChecker {
         if (later.contains(input)) {
           Fail(offset, "value '" + input + "' is used before it is computed",
                "nodes stand in the order in which they are computed");
+          mistyped_ = true;
         } else if (captures.contains(input)) {
           Fail(offset, "attribute '" + input + "' is used as a value",
                "a constant makes it one: c = Constant <value_float: float = @" + input + "> ()");
@@ -487,8 +518,11 @@ class TextChecker {
         for (const auto& [name, at] : computed) {
           if (at >= 0) known.push_back(name);
         }
+        const bool is_some = !known.empty() && known.size() <= kMostNames;
+        const std::string names = is_some ? Joined(known) : "";
         FailName(output.offset, "output '" + output.name + "' is not produced", output.name,
                  std::move(known));
+        if (is_some) result_.faults.back().hint = "the text computes " + names;
         mistyped_ = true;
       } else if (found->second < 0) {
         Fail(output.offset, "output '" + output.name + "' is an input");
@@ -529,6 +563,10 @@ class TextChecker {
     }
     for (int i = 0; i < proto_.node_size(); ++i) {
       const onnx::NodeProto& node = proto_.node(i);
+      const bool has_body =
+          std::any_of(node.attribute().begin(), node.attribute().end(),
+                      [](const auto& a) { return a.has_g() || a.graphs_size() > 0; });
+      if (has_body) Fail(places_->Op(i), FullName(node) + " has a body and cannot stand in a text");
       if (Domain(node.domain()).empty()) continue;
       if (node.domain() == kOpDomain) {
         OurOp(i, node);
@@ -618,6 +656,10 @@ class TextChecker {
         faults.push_back({there,
                           node.op_type() + " has no attribute '" + attribute.name() + "'" + at, "",
                           attribute.name(), known});
+        if (HadAttribute(node, attribute.name(), opset)) {
+          faults.back().hint = "older opsets have it: one entry for those and one for opset " +
+                               std::to_string(opset) + " on";
+        }
       } else if (attribute.type() != onnx::AttributeProto::UNDEFINED &&
                  attribute.type() != found->second.type) {
         faults.push_back({there,
@@ -633,6 +675,15 @@ class TextChecker {
         faults.push_back({place, node.op_type() + " lacks the attribute '" + name + "'" + at});
       }
     }
+  }
+
+  static bool HadAttribute(const onnx::NodeProto& node, const std::string& name, int64_t opset) {
+    for (int64_t older = opset - 1; older > 0; --older) {
+      const auto* schema = onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(older),
+                                                          onnx::ONNX_DOMAIN);
+      if (schema != nullptr && schema->attributes().contains(name)) return true;
+    }
+    return false;
   }
 
   static bool Has(const onnx::NodeProto& node, const std::string& attribute) {

@@ -10,7 +10,7 @@
 #include <iterator>
 #include <map>
 
-#include "contrib_op_types.h"
+#include "model/contrib_op_types.h"
 #include "ops/embedded_patches.h"
 #include "ops/opgen/contract_reader.h"
 
