@@ -50,7 +50,7 @@ const char* const kOps[] = {"LigerRMSNorm",      "LigerAddRMSNorm", "LigerLayerN
 
 Result<PatchedModel> Patch(const std::string& bytes) {
   PatchOptions options;
-  options.selection.modules = kModules;
+  options.modules = kModules;
   return PatchBytes(bytes, options);
 }
 
