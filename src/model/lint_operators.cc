@@ -80,7 +80,7 @@ class OperatorLint {
     ForEachNodeList(model_, [&](const NodeList& list) {
       if (list.function != nullptr && list.function != function) {
         function = list.function;
-        const std::string place = "function " + FunctionText(KeyOf(*function));
+        const std::string place = "function " + NameOfFunction(KeyOf(*function));
         function_versions_[function] = list.graph == nullptr
                                            ? ReadImports(function->opset_import(), place)
                                            : function_versions_[function];

@@ -228,7 +228,7 @@ void CheckFunctions(const onnx::ModelProto& model, LintFindings& findings) {
   for (const onnx::FunctionProto& function : model.functions()) {
     const FunctionKey key = KeyOf(function);
     if (called.contains(key)) continue;
-    findings.Add("unused_function", "function " + FunctionText(key), "nothing calls the function",
+    findings.Add("unused_function", "function " + NameOfFunction(key), "nothing calls the function",
                  "remove it");
   }
   try {

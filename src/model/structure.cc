@@ -50,12 +50,12 @@ class StructureCheck {
   void CheckFunctionTable() {
     for (const onnx::FunctionProto& function : model_.functions()) {
       if (!functions_.emplace(KeyOf(function), &function).second) {
-        Fault("duplicate_function", "function " + FunctionText(KeyOf(function)),
+        Fault("duplicate_function", "function " + NameOfFunction(KeyOf(function)),
               "function " + function.domain() + "." + function.name() + ":" + function.overload() +
                   " is defined more than once");
       }
       if (!function.overload().empty() && model_.ir_version() < 10) {
-        Fault("ir_version", "function " + FunctionText(KeyOf(function)),
+        Fault("ir_version", "function " + NameOfFunction(KeyOf(function)),
               "function overloads need IR version 10");
       }
     }
@@ -98,7 +98,7 @@ class StructureCheck {
     CheckNodes(function.node(), ImportedDomains(function.opset_import()), scope);
     for (const std::string& output : function.output()) {
       if (!scope.Has(output)) {
-        Fault("undefined_output", "function " + FunctionText(KeyOf(function)),
+        Fault("undefined_output", "function " + NameOfFunction(KeyOf(function)),
               "output '" + output + "' of function " + function.domain() + "." + function.name() +
                   " is not defined");
       }
@@ -111,7 +111,7 @@ class StructureCheck {
     for (const onnx::NodeProto& node : nodes) {
       const auto place = [&] {
         return NodeText(node) +
-               (function_ != nullptr ? " in function " + FunctionText(KeyOf(*function_)) : "");
+               (function_ != nullptr ? " in function " + NameOfFunction(KeyOf(*function_)) : "");
       };
       for (const std::string& input : node.input()) {
         if (!input.empty() && !scope.Has(input)) {
@@ -207,7 +207,7 @@ std::string NodeText(const onnx::NodeProto& node) {
   return text + "'";
 }
 
-std::string FunctionText(const FunctionKey& key) {
+std::string NameOfFunction(const FunctionKey& key) {
   const auto& [domain, name, overload] = key;
   return std::string(domain) + "." + std::string(name) +
          (overload.empty() ? "" : ":" + std::string(overload));
@@ -223,7 +223,7 @@ void ForEachNodeList(const onnx::ModelProto& model,
     NodeList& list = pending.emplace_back();
     list.nodes = &function.node();
     list.function = &function;
-    list.place = "function " + FunctionText(KeyOf(function));
+    list.place = "function " + NameOfFunction(KeyOf(function));
   }
   for (size_t i = 0; i < pending.size(); ++i) {
     const NodeList list = pending[i];

@@ -39,7 +39,7 @@ FunctionKey KeyOfCall(const onnx::NodeProto& node);
 // "MatMul node 'n'"; a node without a name goes by its first output.
 std::string NodeText(const onnx::NodeProto& node);
 // "liger.LigerRMSNorm:f16"
-std::string FunctionText(const FunctionKey& key);
+std::string NameOfFunction(const FunctionKey& key);
 
 // A graph or the body of a function.
 struct NodeList {
