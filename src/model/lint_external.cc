@@ -79,11 +79,14 @@ std::string WithoutDigits(const std::string& name) {
   return kind;
 }
 
-// `name` is `base` with ".data", "_data" or the like behind it.
+// `name` is `base` and an ending of data files: ".data", "_data", ".bin", "_data_1".
 bool IsNamedAfter(const std::string& name, const std::string& base) {
-  return !base.empty() && name.size() > base.size() && name.starts_with(base) &&
-         (name[base.size()] == '.' || name[base.size()] == '_') &&
-         (name.ends_with("data") || name.ends_with(".bin") || name.ends_with(".weights"));
+  if (base.empty() || name.size() <= base.size() + 1 || !name.starts_with(base)) return false;
+  const char joint = name[base.size()];
+  const std::string ending = WithoutDigits(name.substr(base.size() + 1));
+  static const std::set<std::string> endings = {"data",   "bin",   "weights", "data_#",
+                                                "data.#", "bin_#", "data-#",  "weights_#"};
+  return (joint == '.' || joint == '_') && endings.contains(ending);
 }
 
 struct FolderListing {

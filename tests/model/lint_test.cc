@@ -588,8 +588,10 @@ TEST_F(ExternalLint, UnalignedOffsets) {
 
 TEST_F(ExternalLint, DataThatTheModelDoesNotUse) {
   WriteFile(folder_ / "model.onnx_data", "12345");
-  WriteFile(folder_ / "readme.md", "");
-  WriteFile(folder_ / "tokenizer.data", "");
+  for (const char* name : {"readme.md", "tokenizer.data", "model_old.onnx.data",
+                           "model.onnx.database", "model.onnxdata"}) {
+    WriteFile(folder_ / name, "");
+  }
   EXPECT_THAT(Texts(), ElementsAre("warning unreferenced_data_file [file 'model.onnx_data'] it is "
                                    "named like data of this model, which has no tensor in it (5 "
                                    "bytes)"));
