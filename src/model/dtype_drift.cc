@@ -147,6 +147,11 @@ std::string List(const std::vector<DType>& types) {
 
 }  // namespace
 
+std::string BodyMisfit(const onnx::FunctionProto& function, const std::vector<DType>& operands,
+                       const std::vector<DType>& results) {
+  return Body(function).Misfit(operands, results);
+}
+
 std::vector<std::string> FindDTypeDrift(const onnx::ModelProto& model, const GraphModel& graph) {
   std::map<Key, Body> bodies;
   for (const onnx::FunctionProto& function : model.functions()) {

@@ -14,10 +14,16 @@
 #include "model/graph.h"
 
 namespace onnx {
+class FunctionProto;
 class ModelProto;
-}
+}  // namespace onnx
 
 namespace liger {
+
+// Why a body does not fit operands and results of these dtypes (kUndefined fits everything), as in
+// "gives f32 for 'y', where the graph has f16"; empty if it does.
+std::string BodyMisfit(const onnx::FunctionProto& function, const std::vector<DType>& operands,
+                       const std::vector<DType>& results);
 
 // One sentence for each function and set of operand dtypes, naming the first call. `graph` is what
 // BuildGraphModel made of `model`.

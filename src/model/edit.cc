@@ -169,6 +169,20 @@ void EditGraph(const ModelEdit& edit, const GraphEdit& change,
   }
 }
 
+onnx::StringStringEntryProto* FindMetadata(const std::string& key, onnx::ModelProto& model) {
+  auto& entries = *model.mutable_metadata_props();
+  const auto found = std::find_if(entries.begin(), entries.end(),
+                                  [&](const auto& entry) { return entry.key() == key; });
+  return found != entries.end() ? &*found : nullptr;
+}
+
+void SetMetadata(const std::string& key, const std::string& value, onnx::ModelProto& model) {
+  onnx::StringStringEntryProto* found = FindMetadata(key, model);
+  onnx::StringStringEntryProto& entry = found != nullptr ? *found : *model.add_metadata_props();
+  entry.set_key(key);
+  entry.set_value(value);
+}
+
 void RemoveUnusedInitializers(onnx::GraphProto& graph, const Names& no_longer_read) {
   Names used;
   CollectUses(graph, used);
@@ -218,20 +232,28 @@ Status ApplyEdit(const ModelEdit& edit, onnx::ModelProto& model) {
   const bool overloaded =
       std::any_of(overloads->begin(), overloads->end(),
                   [](const std::string& overload) { return !overload.empty(); });
-  if (!edit.functions.empty()) {
-    model.set_ir_version(
-        std::max<int64_t>(model.ir_version(), overloaded ? kIrWithOverloads : kIrWithFunctions));
+  const int64_t needed = overloaded ? kIrWithOverloads : kIrWithFunctions;
+  if (!edit.functions.empty() && model.ir_version() < needed) {
+    const std::string key(kIrVersionKey);
+    // Of two runs the first saw the model as it was.
+    if (FindMetadata(key, model) == nullptr) {
+      SetMetadata(key, std::to_string(model.ir_version()), model);
+    }
+    model.set_ir_version(needed);
   }
-  for (const auto& property : edit.metadata) {
-    auto& entries = *model.mutable_metadata_props();
-    const auto found = std::find_if(entries.begin(), entries.end(), [&](const auto& entry) {
-      return entry.key() == property.first;
-    });
-    auto& entry = found != entries.end() ? *found : *entries.Add();
-    entry.set_key(property.first);
-    entry.set_value(property.second);
-  }
+  for (const auto& [key, value] : edit.metadata) SetMetadata(key, value, model);
   return {};
+}
+
+void ForgetTypes(const std::map<int, std::set<std::string>>& values, onnx::ModelProto& model) {
+  std::vector<onnx::GraphProto*> graphs;
+  CollectGraphs(*model.mutable_graph(), graphs);
+  for (const auto& [graph, names] : values) {
+    auto& infos = *graphs[graph]->mutable_value_info();
+    infos.erase(std::remove_if(infos.begin(), infos.end(),
+                               [&](const auto& info) { return names.contains(info.name()); }),
+                infos.end());
+  }
 }
 
 }  // namespace liger

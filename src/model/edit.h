@@ -3,7 +3,9 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,9 +50,15 @@ struct ModelEdit {
   std::map<std::string, std::string> metadata;  // set in the model's metadata_props
 };
 
+// The model's metadata entry that holds the IR version it had before functions raised it.
+inline constexpr std::string_view kIrVersionKey = "liger.ir_version";
+
 // Applies the edit: nodes, functions (an equal one that is there is used), opset import, IR version
-// (8 for functions, 10 for overloads), typed value_info of the new values. Initializers that only
-// removed nodes used are removed; no other initializer is touched.
+// (8 for functions, 10 for overloads; kIrVersionKey keeps the old one), typed value_info of the new
+// values. Initializers that only removed nodes used are removed; no other initializer is touched.
 Status ApplyEdit(const ModelEdit& edit, onnx::ModelProto& model);
+
+// Takes out what the model declares about the types of these values, by graph (as in GraphModel).
+void ForgetTypes(const std::map<int, std::set<std::string>>& values, onnx::ModelProto& model);
 
 }  // namespace liger

@@ -12,28 +12,21 @@
 #include <tuple>
 #include <utility>
 
+#include "model/each_node.h"
+#include "model/operator_versions.h"
+#include "model/structure.h"
 #include "ops/op_contract.h"
 
 namespace liger {
 namespace {
 
 using Key = std::tuple<std::string, std::string, std::string>;  // domain, name, overload
-using Versions = std::map<std::string, int>;
 
 // Nested calls can multiply: more nodes than this are no model.
 constexpr int64_t kMaxNodes = 4'000'000;
 
-std::string NormalDomain(const std::string& domain) {
-  return domain == onnx::AI_ONNX_DOMAIN ? "" : domain;
-}
-
-Key KeyOf(const onnx::FunctionProto& function) {
-  return {NormalDomain(function.domain()), function.name(), function.overload()};
-}
-
-Key KeyOf(const onnx::NodeProto& node) {
-  return {NormalDomain(node.domain()), node.op_type(), node.overload()};
-}
+Key OwnKey(const onnx::FunctionProto& function) { return Key(KeyOf(function)); }
+Key OwnKey(const onnx::NodeProto& call) { return Key(KeyOfCall(call)); }
 
 std::string NameOf(const Key& key) {
   const auto& [domain, name, overload] = key;
@@ -43,71 +36,36 @@ std::string NameOf(const Key& key) {
 // Set on the nodes of a body while it is inlined: the number of the call.
 constexpr const char* kCallKey = "liger.call";
 
-bool IsFusedOp(const OwnOpNames& kept, const std::string& domain, const std::string& name) {
-  return (domain == kOpDomain && FindContract(name) != nullptr) || kept.contains({domain, name});
-}
-
-template <typename Imports>
-Versions VersionsOf(const Imports& imports) {
-  Versions versions;
-  for (const onnx::OperatorSetIdProto& import : imports) {
-    versions[NormalDomain(import.domain())] = static_cast<int>(import.version());
-  }
-  return versions;
-}
-
-// Visits nodes and those in their bodies.
-template <typename Nodes, typename Visit>
-void ForEachNode(Nodes& nodes, const Visit& visit) {
-  for (auto& node : nodes) {
-    visit(node);
-    for (const onnx::AttributeProto& attribute : node.attribute()) {
-      if (attribute.has_g()) ForEachNode(attribute.g().node(), visit);
-      for (const onnx::GraphProto& graph : attribute.graphs()) ForEachNode(graph.node(), visit);
-    }
-  }
-}
-
-template <typename Visit>
-void ForEachMutableNode(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes,
-                        const Visit& visit) {
-  for (onnx::NodeProto& node : nodes) {
-    visit(node);
-    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
-      if (attribute.has_g()) ForEachMutableNode(*attribute.mutable_g()->mutable_node(), visit);
-      for (onnx::GraphProto& graph : *attribute.mutable_graphs()) {
-        ForEachMutableNode(*graph.mutable_node(), visit);
-      }
-    }
-  }
-}
-
-// All that are to be inlined; the others were taken out of the model before.
-class NotFused : public onnx::inliner::FunctionIdSet {
+// The functions that are put in place of their calls: those of fused ops, or all others.
+class Selected : public onnx::inliner::FunctionIdSet {
  public:
-  explicit NotFused(const OwnOpNames& kept) : kept_(kept) {}
+  Selected(const OwnOpNames& own, bool fused) : own_(own), fused_(fused) {}
+
   bool Contains(const std::string& domain, const std::string& name) const override {
-    return !IsFusedOp(kept_, domain, name);
+    const bool is_fused =
+        (domain == kOpDomain && FindContract(name) != nullptr) || own_.contains({domain, name});
+    return is_fused == fused_;
   }
+  bool Contains(const Key& key) const { return Contains(std::get<0>(key), std::get<1>(key)); }
+  bool fused() const { return fused_; }
 
  private:
-  const OwnOpNames& kept_;
+  const OwnOpNames& own_;
+  const bool fused_;
 };
 
 class Inliner {
  public:
-  Inliner(onnx::ModelProto& model, const OwnOpNames& kept)
-      : model_(model), kept_(kept), versions_(VersionsOf(model.opset_import())) {}
+  Inliner(onnx::ModelProto& model, const Selected& selected)
+      : model_(model), selected_(selected), versions_(VersionsOf(model.opset_import())) {}
 
   InlinedFunctions Run() {
-    if (std::all_of(model_.functions().begin(), model_.functions().end(),
-                    [&](const auto& function) {
-                      return IsFusedOp(kept_, function.domain(), function.name());
-                    })) {
+    if (std::none_of(model_.functions().begin(), model_.functions().end(),
+                     [&](const auto& function) { return selected_.Contains(OwnKey(function)); })) {
       return {};
     }
     for (const onnx::FunctionProto& function : model_.functions()) {
-      functions_.emplace(KeyOf(function), &function);
+      functions_.emplace(OwnKey(function), &function);
     }
     try {
       onnx::checker::check_function_call_cycles(model_);
@@ -141,7 +99,7 @@ class Inliner {
         return "the local functions hold too many nodes when they are put in place of their calls; "
                "they were not looked into";
       }
-      onnx::inliner::InlineSelectedLocalFunctions(copy, NotFused(kept_));
+      onnx::inliner::InlineSelectedLocalFunctions(copy, selected_);
     } catch (const std::exception& e) {
       return "the local functions cannot be inlined, so they were not looked into: " +
              std::string(e.what());
@@ -156,29 +114,8 @@ class Inliner {
   }
 
   const onnx::FunctionProto* Callee(const onnx::NodeProto& node) const {
-    const auto found = functions_.find(KeyOf(node));
+    const auto found = functions_.find(OwnKey(node));
     return found != functions_.end() ? found->second : nullptr;
-  }
-
-  // Whether every operator of the function is the same one at the model's versions.
-  bool MeansTheSame(const onnx::FunctionProto& function) const {
-    const Versions own = VersionsOf(function.opset_import());
-    bool same = true;
-    ForEachNode(function.node(), [&](const onnx::NodeProto& node) {
-      if (functions_.contains(KeyOf(node))) return;
-      const std::string domain = NormalDomain(node.domain());
-      const auto here = own.find(domain);
-      const auto there = versions_.find(domain);
-      if (here == own.end()) {
-        same = false;
-        return;
-      }
-      if (there == versions_.end() || here->second == there->second) return;
-      const auto* a = onnx::OpSchemaRegistry::Schema(node.op_type(), here->second, domain);
-      const auto* b = onnx::OpSchemaRegistry::Schema(node.op_type(), there->second, domain);
-      same = same && a != nullptr && a == b;
-    });
-    return same;
   }
 
   // A function that ONNX has an operator of the same name for is never called.
@@ -191,8 +128,9 @@ class Inliner {
 
   void ChooseFunctions() {
     for (const auto& [key, function] : functions_) {
-      if (IsFusedOp(kept_, std::get<0>(key), std::get<1>(key)) || IsHidden(key)) continue;
-      if (MeansTheSame(*function)) {
+      if (!selected_.Contains(key) || IsHidden(key)) continue;
+      const auto is_call = [&](const onnx::NodeProto& node) { return Callee(node) != nullptr; };
+      if (SameOperators(*function, versions_, is_call)) {
         chosen_.insert(key);
       } else {
         result_.notes.push_back("the local function " + NameOf(key) +
@@ -206,7 +144,7 @@ class Inliner {
   bool CallsAny(const Nodes& nodes) const {
     bool found = false;
     ForEachNode(nodes, [&](const onnx::NodeProto& node) {
-      found = found || chosen_.contains(KeyOf(node));
+      found = found || chosen_.contains(OwnKey(node));
     });
     return found;
   }
@@ -223,7 +161,7 @@ class Inliner {
       open.pop_back();
       bool fits = true;
       ForEachMutableNode(list, [&](onnx::NodeProto& call) {
-        const Key key = KeyOf(call);
+        const Key key = OwnKey(call);
         if (!fits || !chosen_.contains(key)) return;
         const onnx::FunctionProto& function = *functions_.at(key);
         nodes += function.node_size();
@@ -283,7 +221,7 @@ class Inliner {
   // The versions are those of the model: the operators are the same.
   void Adapt(onnx::FunctionProto& function) const {
     for (onnx::OperatorSetIdProto& import : *function.mutable_opset_import()) {
-      const auto version = versions_.find(NormalDomain(import.domain()));
+      const auto version = versions_.find(std::string(NormalDomain(import.domain())));
       if (version != versions_.end()) import.set_version(version->second);
     }
   }
@@ -316,9 +254,11 @@ class Inliner {
     node.mutable_attribute()->Swap(&kept);
   }
 
-  static void Inherit(const onnx::NodeProto& call, onnx::NodeProto& node) {
+  void Inherit(const onnx::NodeProto& call, onnx::NodeProto& node) const {
     if (!call.name().empty()) {
-      node.set_name(call.name() + "/" + (node.name().empty() ? node.op_type() : node.name()));
+      // The call of a module's function is named after the module, a fused op after one of its nodes.
+      const char* separator = selected_.fused() ? "_" : "/";
+      node.set_name(call.name() + separator + (node.name().empty() ? node.op_type() : node.name()));
     }
     for (const onnx::StringStringEntryProto& entry : call.metadata_props()) {
       const bool has = std::any_of(node.metadata_props().begin(), node.metadata_props().end(),
@@ -334,7 +274,7 @@ class Inliner {
     std::vector<const onnx::FunctionProto*> open;
     const auto need = [&](const onnx::NodeProto& node) {
       const onnx::FunctionProto* callee = Callee(node);
-      if (callee != nullptr && needed.insert(KeyOf(node)).second) open.push_back(callee);
+      if (callee != nullptr && needed.insert(OwnKey(node)).second) open.push_back(callee);
     };
     ForEachNode(copy.graph().node(), need);
     while (!open.empty()) {
@@ -345,16 +285,16 @@ class Inliner {
     copy.clear_functions();
     std::set<std::string> used = {""};
     for (const onnx::FunctionProto& function : model_.functions()) {
-      const Key key = KeyOf(function);
+      const Key key = OwnKey(function);
       // Functions that were never called stay with those that cannot be inlined.
       if (!needed.contains(key) && (called_.contains(key) || chosen_.contains(key))) continue;
       *copy.add_functions() = function;
       used.insert(std::get<0>(key));
       ForEachNode(function.node(),
-                  [&](const onnx::NodeProto& node) { used.insert(NormalDomain(node.domain())); });
+                  [&](const onnx::NodeProto& node) { used.emplace(NormalDomain(node.domain())); });
     }
     ForEachNode(copy.graph().node(),
-                [&](const onnx::NodeProto& node) { used.insert(NormalDomain(node.domain())); });
+                [&](const onnx::NodeProto& node) { used.emplace(NormalDomain(node.domain())); });
     std::set<std::string> gone;
     for (const Key& key : called_) {
       if (!used.contains(std::get<0>(key))) gone.insert(std::get<0>(key));
@@ -363,13 +303,13 @@ class Inliner {
     auto& imports = *copy.mutable_opset_import();
     imports.erase(std::remove_if(imports.begin(), imports.end(),
                                  [&](const auto& import) {
-                                   return gone.contains(NormalDomain(import.domain()));
+                                   return gone.contains(std::string(NormalDomain(import.domain())));
                                  }),
                   imports.end());
   }
 
   onnx::ModelProto& model_;
-  const OwnOpNames& kept_;
+  const Selected& selected_;
   const Versions versions_;
   std::map<Key, const onnx::FunctionProto*> functions_;
   std::set<Key> chosen_;         // to be inlined
@@ -378,10 +318,78 @@ class Inliner {
   InlinedFunctions result_;
 };
 
+// Functions that nothing calls any more go, and the imports of domains that nothing uses.
+void RemoveUncalled(onnx::ModelProto& model, const Selected& selected) {
+  std::set<Key> called;
+  std::set<std::string, std::less<>> used;
+  const auto note = [&](const onnx::NodeProto& node) {
+    called.insert(OwnKey(node));
+    used.emplace(NormalDomain(node.domain()));
+  };
+  ForEachNode(model.graph().node(), note);
+  for (const onnx::FunctionProto& function : model.functions()) ForEachNode(function.node(), note);
+  std::set<std::string, std::less<>> domains = {std::string(kOpDomain)};
+  auto& functions = *model.mutable_functions();
+  functions.erase(std::remove_if(functions.begin(), functions.end(),
+                                 [&](const onnx::FunctionProto& function) {
+                                   const Key key = OwnKey(function);
+                                   if (selected.Contains(key)) domains.insert(std::get<0>(key));
+                                   return selected.Contains(key) && !called.contains(key);
+                                 }),
+                  functions.end());
+  for (const onnx::FunctionProto& function : functions) {
+    used.emplace(NormalDomain(function.domain()));
+  }
+  auto& imports = *model.mutable_opset_import();
+  imports.erase(std::remove_if(imports.begin(), imports.end(),
+                               [&](const onnx::OperatorSetIdProto& import) {
+                                 const auto domain = NormalDomain(import.domain());
+                                 return domains.contains(domain) && !used.contains(domain);
+                               }),
+                imports.end());
+}
+
 }  // namespace
 
 InlinedFunctions InlineFunctions(onnx::ModelProto& model, const OwnOpNames& kept) {
-  return Inliner(model, kept).Run();
+  return Inliner(model, Selected(kept, false)).Run();
+}
+
+InlinedFunctions InlineFusedOps(onnx::ModelProto& model, const OwnOpNames& own) {
+  const Selected selected(own, true);
+  InlinedFunctions all;
+  const auto take = [&](InlinedFunctions part) {
+    all.calls += part.calls;
+    all.notes.insert(all.notes.end(), part.notes.begin(), part.notes.end());
+    all.places.insert(all.places.end(), part.places.begin(), part.places.end());
+  };
+  std::vector<onnx::FunctionProto*> staying;
+  onnx::ModelProto part;  // of one function that stays, with those that it may call
+  for (onnx::FunctionProto& function : *model.mutable_functions()) {
+    if (selected.Contains(OwnKey(function))) {
+      *part.add_functions() = function;
+    } else {
+      staying.push_back(&function);
+    }
+  }
+  for (onnx::FunctionProto* function : staying) {
+    onnx::ModelProto body = part;
+    *body.mutable_opset_import() = function->opset_import();
+    body.mutable_graph()->mutable_node()->Swap(function->mutable_node());
+    for (const std::string& input : function->input()) {
+      body.mutable_graph()->add_input()->set_name(input);
+    }
+    take(Inliner(body, selected).Run());
+    function->mutable_node()->Swap(body.mutable_graph()->mutable_node());
+    function->mutable_opset_import()->Swap(body.mutable_opset_import());
+  }
+  take(Inliner(model, selected).Run());
+  RemoveUncalled(model, selected);
+  all.functions =
+      part.functions_size() -
+      std::count_if(model.functions().begin(), model.functions().end(),
+                    [&](const auto& function) { return selected.Contains(OwnKey(function)); });
+  return all;
 }
 
 }  // namespace liger

@@ -5,11 +5,10 @@
 //   if (inlined.calls > 0) ...
 //
 // Functions of our fused ops stay calls: they are what patching makes. So do those of `kept`, own
-// ops of users' patch maps. A function whose nodes mean
-// something else at the model's operator set versions stays too, and what it calls. Inlined nodes
-// carry the metadata of the call where they have none of that kind, and its name in front of their
-// own, since the call is what knows the module path. A model without other functions is not changed
-// by a single byte.
+// ops of users' patch maps. A function whose nodes mean something else at the model's operator set
+// versions stays too, and what it calls. Inlined nodes carry the metadata of the call where they
+// have none of that kind, and its name in front of their own, since the call is what knows the
+// module path. A model without other functions is not changed by a single byte.
 #pragma once
 
 #include <cstdint>
@@ -39,5 +38,11 @@ struct InlinedFunctions {
 };
 
 InlinedFunctions InlineFunctions(onnx::ModelProto& model, const OwnOpNames& kept = {});
+
+// The other way round: fused ops and `own` ops of users' patch maps become nodes again, wherever
+// they are called, and all other functions stay. Inlined nodes are named CALL_NODE, so that their
+// module path is that of the call. Functions and imports that nothing uses any more go; a call
+// whose function is missing, or means something else at the model's versions, stays.
+InlinedFunctions InlineFusedOps(onnx::ModelProto& model, const OwnOpNames& own = {});
 
 }  // namespace liger

@@ -15,6 +15,7 @@
 #include "model/check.h"
 #include "model/contrib_shapes.h"
 #include "model/shape_values.h"
+#include "ops/op_contract.h"
 
 namespace liger {
 namespace {
@@ -23,7 +24,9 @@ namespace {
 // axes.
 constexpr int64_t kInferenceKeepBytes = 1024;
 
-// ONNX's schemas with what they lack. A function of the model comes before a rule of ours.
+// ONNX's schemas with what they lack. A function of the model comes before a rule of ours, but for
+// our own ops: what they give follows from their contract, also where a tool has converted the model
+// around a body that it left as it was.
 class InferenceSchemas : public onnx::ISchemaRegistry {
  public:
   explicit InferenceSchemas(const onnx::ModelProto& model) {
@@ -37,7 +40,7 @@ class InferenceSchemas : public onnx::ISchemaRegistry {
     const onnx::OpSchema* schema =
         onnx::OpSchemaRegistry::Instance()->GetSchema(op_type, version, domain);
     if (schema != nullptr) return WithShapeValues(*schema);
-    if (functions_.contains({domain, op_type})) return nullptr;
+    if (domain != kOpDomain && functions_.contains({domain, op_type})) return nullptr;
     return FindContribSchema(domain == onnx::AI_ONNX_DOMAIN ? "" : domain, op_type);
   }
 

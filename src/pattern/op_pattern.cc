@@ -556,7 +556,7 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
       }
       const auto [found, is_new] =
           known.try_emplace({instance.outputs, instance.inputs}, instances.size());
-      if (is_new) {
+      if (is_new || request.equal_ones) {
         instances.push_back(std::move(instance));
       } else if (PatternInstance& same = instances[found->second];
                  same.op == &op && same.text == &text && same.preset != preset.name) {

@@ -164,6 +164,9 @@ class OpPatternSet : public FusedOpTexts {
     int64_t opset = 0;                  // of the model's default domain
     std::vector<DType> dtypes;          // that occur in the model
     std::vector<std::string> op_types;  // empty: all
+    // Also instances whose terms are those of an earlier one: to a matcher they only repeat it, but
+    // their attributes tell them apart.
+    bool equal_ones = false;
   };
   // Instances in the order in which they are to be tried.
   std::vector<PatternInstance> Instantiate(Canonicalizer& canonicalizer,
