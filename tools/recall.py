@@ -150,6 +150,12 @@ def judge(code, report, truth, folder):
     return judged
 
 
+def loss_faults(name, report):
+    """Exports with a loss have one, and say so in their name."""
+    named, true = len(report.get("excluded", {}).get("loss_ops", [])), int("loss" in pathlib.Path(name).name)
+    return [] if named == true else [f"{named} losses named, {true} is there"]
+
+
 def open_session(path, library=None):
     import onnxruntime
 
@@ -266,6 +272,8 @@ def examine(job):
                       modules=judge(code, report, facts["truth"], folder), numbers="unchanged", wrong=[])
         if code not in (0, 4):
             result["wrong"].append(f"exit code {code}: {result['error']}")
+        if code == 0 and facts["truth"]:
+            result["wrong"] += loss_faults(name, report)
         if code == 0 and out.is_file():
             result["numbers"] = (compare_numbers(original, out, original.with_suffix(".npz"), job["library"],
                                                  facts["dtype"]) if job["numbers"] else "not compared")

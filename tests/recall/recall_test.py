@@ -112,6 +112,13 @@ class JudgementTest(unittest.TestCase):
         failed = recall.judge(4, {"diagnostics": [dict(severity="error", message="no")]}, {"layer_norm": 3}, None)
         self.assertEqual((failed["layer_norm"]["short"], failed["layer_norm"]["outside"]), (3, 0))
 
+    def test_a_loss_is_named_where_one_is_and_nowhere_else(self):
+        none, one = {"excluded": {"loss_ops": []}}, {"excluded": {"loss_ops": [{}]}}
+        self.assertEqual(recall.loss_faults("llama/loss_only_dynamo.onnx", one), [])
+        self.assertEqual(recall.loss_faults("llama/dynamo.onnx", none), [])
+        self.assertEqual(recall.loss_faults("llama/loss_only_dynamo.onnx", none), ["0 losses named, 1 is there"])
+        self.assertEqual(recall.loss_faults("llama/dynamo.onnx", one), ["1 losses named, 0 is there"])
+
     def test_more_in_one_file_does_not_make_up_for_less_in_another(self):
         rows = [self.judge(report(patched=3), true=2), self.judge(report(patched=1), true=2)]
         self.assertEqual(recall.totals(rows), (3, 4))
