@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <set>
 #include <system_error>
 
@@ -404,11 +405,18 @@ Status Hardlink(const ExternalDataStep& step) {
   }
 }
 
-Status Compare(const ExternalDataStep& step) {
+// `what` is what stands in the way if the contents differ.
+Status Compare(const ExternalDataStep& step, const std::string& what) {
   const UniqueFd source = OpenForReading(step.source);
   const UniqueFd target = OpenForReading(step.target);
   if (!source.is_open() || !target.is_open()) {
     return CannotMake(step, ErrnoText(errno), "check the permissions of both files");
+  }
+  struct stat a_info;
+  struct stat b_info;
+  if (::fstat(source.get(), &a_info) == 0 && ::fstat(target.get(), &b_info) == 0 &&
+      a_info.st_dev == b_info.st_dev && a_info.st_ino == b_info.st_ino) {
+    return {};
   }
   std::vector<char> a(kCopyBuffer);
   std::vector<char> b(kCopyBuffer);
@@ -419,7 +427,7 @@ Status Compare(const ExternalDataStep& step) {
       return CannotMake(step, ErrnoText(errno), "check the disk");
     }
     if (got_a != got_b || std::memcmp(a.data(), b.data(), static_cast<size_t>(got_a)) != 0) {
-      return InTheWay(step, "a file with other contents is");
+      return InTheWay(step, what);
     }
     if (got_a == 0) return {};
     offset += got_a;
@@ -459,6 +467,11 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
     struct stat info;
     if (::stat(step.source.c_str(), &source_info) != 0) {
       return CannotMake(step, ErrnoText(errno), "restore the data file");
+    }
+    const fs::path beside = data.folder.given / file.location;
+    if (mode == ExternalDataMode::kCarried && fs::equivalent(beside, file.real_path, error)) {
+      plan.steps.push_back(std::move(step));
+      continue;
     }
     const fs::path real_target = WithoutLinks(step.target);
     if (::lstat(step.target.c_str(), &info) == 0) {
@@ -501,8 +514,8 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
       missing_bytes += file.size;
       continue;
     }
-    step.kind = mode == ExternalDataMode::kCopy ? ExternalDataStep::Kind::kCopy
-                                                : ExternalDataStep::Kind::kHardlink;
+    step.kind = mode == ExternalDataMode::kHardlink ? ExternalDataStep::Kind::kHardlink
+                                                    : ExternalDataStep::Kind::kCopy;
     if (mode == ExternalDataMode::kHardlink && ::stat(real_folder.c_str(), &info) == 0 &&
         info.st_dev != source_info.st_dev) {
       return CannotMake(step, "a hard link cannot lead to another file system",
@@ -551,7 +564,17 @@ Result<ExternalDataPlan> Plan(const ExternalData& data, const fs::path& output,
   return plan;
 }
 
+// A file that was planned to be made, and that another thread has made since.
+bool IsThereByNow(const ExternalDataStep& step) {
+  const bool is_new =
+      step.kind == ExternalDataStep::Kind::kCopy || step.kind == ExternalDataStep::Kind::kHardlink;
+  struct stat info;
+  return is_new && ::lstat(step.target.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
 Result<ExternalDataFiles> Apply(const ExternalDataPlan& plan) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   ExternalDataFiles files;
   Status status;
   for (const fs::path& folder : plan.folders) {
@@ -565,11 +588,15 @@ Result<ExternalDataFiles> Apply(const ExternalDataPlan& plan) {
   }
   for (const ExternalDataStep& step : plan.steps) {
     if (!status) break;
+    if (IsThereByNow(step)) {
+      status = Compare(step, "another program has just made a file");
+      continue;
+    }
     switch (step.kind) {
       case ExternalDataStep::Kind::kKeep:
         break;
       case ExternalDataStep::Kind::kCompare:
-        status = Compare(step);
+        status = Compare(step, "a file with other contents is");
         break;
       case ExternalDataStep::Kind::kCopy:
         status = Copy(step, files.copied_bytes);

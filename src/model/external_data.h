@@ -121,9 +121,12 @@ enum class ExternalDataMode {
   kAuto,      // only what needs no data file to be made
   kCopy,      // copy, sharing the blocks where the file system can
   kHardlink,  // a second name for the same file
+  // The caller brings along, at their locations, the files beside the model as it was given; what
+  // lies elsewhere is copied.
+  kCarried,
 };
 
-// "auto", "copy", "hardlink".
+// "auto", "copy", "hardlink": what a user can choose.
 std::optional<ExternalDataMode> ParseExternalDataMode(std::string_view name);
 
 struct ExternalDataStep {
@@ -164,7 +167,8 @@ struct ExternalDataFiles {
 };
 
 // Carries out a plan. Each file appears under its name only when it is complete; on an Error
-// (kWrite) everything this call made is removed again.
+// (kWrite) everything this call made is removed again. Calls from several threads take turns: a file
+// that another one has just made is compared, as if it had been there before.
 Result<ExternalDataFiles> ApplyExternalData(const ExternalDataPlan& plan);
 
 // Takes back what ApplyExternalData made, for the case that the model could not be written after

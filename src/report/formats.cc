@@ -57,7 +57,9 @@ std::string ModelName(const Report& report) {
 }
 
 std::string Verdict(const Report& report) {
-  if (RunFailed(report)) return "failed with exit code " + std::to_string(report.exit_code);
+  if (report.status == "error") {
+    return "failed with exit code " + std::to_string(report.exit_code);
+  }
   const size_t unmet = UnmetExpectations(report).size();
   if (unmet > 0) return CountOf(static_cast<int64_t>(unmet), "expectation") + " not met";
   for (const StatusWords& status : kStatuses) {

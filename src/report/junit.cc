@@ -1,6 +1,7 @@
 // JUnit XML as the common readers of it take it (Jenkins, GitLab, GitHub actions): a suite for each
 // model, in it a case for each module that is on, for each expectation, and for a run that failed.
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -144,8 +145,14 @@ class SuiteWriter {
     std::string message = "the run failed";
     XmlLines lines;
     bool is_first = true;
+    // Where there is no error, as in a model with faults that do not keep it from running, warnings
+    // are the reason.
+    const bool has_errors =
+        std::any_of(report_.diagnostics.begin(), report_.diagnostics.end(),
+                    [](const Diagnostic& d) { return d.severity == Diagnostic::Severity::kError; });
+    const auto why = has_errors ? Diagnostic::Severity::kError : Diagnostic::Severity::kWarning;
     for (const Diagnostic& d : report_.diagnostics) {
-      if (d.severity != Diagnostic::Severity::kError) continue;
+      if (d.severity != why) continue;
       if (std::exchange(is_first, false)) message = d.message;
       lines.Add(d.message);
       if (!d.location.empty()) lines.Add("at: " + d.location);

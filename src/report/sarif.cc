@@ -109,7 +109,7 @@ class SarifWriter {
     if (version_.empty()) version_ = report.tool_version;
     model_ = ModelName(report);
     hash_ = report.input.sha256;
-    succeeded_ = succeeded_ && !RunFailed(report);
+    succeeded_ = succeeded_ && report.status != "error";
     for (const ExpectationReport* e : UnmetExpectations(report)) {
       Result("expectation", "error",
              e->module + ": " + e->wanted + " wanted by " + e->source + ", " +

@@ -2,6 +2,10 @@
 
 #include <sys/vfs.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "model/model_file.h"
 #include "model_testing.h"
 
@@ -508,6 +512,44 @@ TEST_F(Placement, TakesBackWhatItMadeWhenALaterFileFails) {
   ASSERT_OK(made);
   RemoveCreated(*made);
   EXPECT_THAT(Listing(folder_ / "out"), IsEmpty());
+}
+
+TEST_F(Placement, WhatTheCallerCarriesIsLeftToTheCaller) {
+  const auto plan = Plan("out/m.onnx", ExternalDataMode::kCarried);
+  ASSERT_OK(plan);
+  EXPECT_TRUE(plan->nothing_to_do());
+  // Data beside the file that a link leads to, and not beside the link, is nothing that is carried.
+  data_.folder.given = folder_ / "elsewhere";
+  fs::create_directory(folder_ / "elsewhere");
+  const auto copies = Plan("out/m.onnx", ExternalDataMode::kCarried);
+  ASSERT_OK(copies);
+  EXPECT_EQ(copies->steps.size(), 2U);
+  for (const ExternalDataStep& step : copies->steps) {
+    EXPECT_EQ(step.kind, ExternalDataStep::Kind::kCopy);
+  }
+}
+
+TEST_F(Placement, ModelsThatShareDataCanPlaceItAtTheSameTime) {
+  for (const auto mode : {ExternalDataMode::kCopy, ExternalDataMode::kHardlink}) {
+    const auto plan = Plan("out/m.onnx", mode);
+    ASSERT_OK(plan);
+    std::vector<std::thread> threads;
+    std::atomic<int> made = 0;
+    std::atomic<int> failed = 0;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        const auto files = ApplyExternalData(*plan);
+        failed += files ? 0 : 1;
+        made += files ? static_cast<int>(files->created.size()) : 0;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(failed, 0);
+    EXPECT_EQ(made, 2);
+    EXPECT_EQ(ReadFile(folder_ / "out/w.bin"), Payload(100));
+    fs::remove_all(folder_ / "out");
+    fs::create_directory(folder_ / "out");
+  }
 }
 
 TEST_F(Placement, SaysWhyItCannotWrite) {

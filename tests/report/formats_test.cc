@@ -257,6 +257,22 @@ TEST(GitHubTest, PlacesOfOneReasonShareALine) {
             "rms_norm 62 of 65, rope 4 of 4, soft_cap 2 of 2\n");
 }
 
+TEST(FormatsTest, WarningsAreTheReasonWhereARunFailsWithoutAnError) {
+  Report report;
+  report.tool_version = "0.1.0";
+  report.input.path = "m.onnx";
+  report.status = "expectation_failed";
+  report.exit_code = 1;
+  report.diagnostics = {{Diagnostic::Severity::kNote, "a note", "", ""},
+                        {Diagnostic::Severity::kWarning, "two nodes have one name", "n", ""}};
+  EXPECT_THAT(RenderOne(ReportFormat::kJUnit, report),
+              HasSubstr("<error message=\"two nodes have one name\" type=\"exit code 1\">two nodes "
+                        "have one name\nat: n</error>"));
+  EXPECT_THAT(RenderOne(ReportFormat::kMarkdown, report),
+              HasSubstr("`m.onnx`: not as expected\n\n**Warning:** two nodes"));
+  EXPECT_THAT(RenderOne(ReportFormat::kSarif, report), HasSubstr("\"executionSuccessful\": true"));
+}
+
 TEST(FormatsTest, AFailedVerificationIsAnErrorEverywhere) {
   Report report = GoodRun();
   report.status = "expectation_failed";
