@@ -34,7 +34,7 @@ class Accountant {
     for (const PlannedNode& node : plan_.nodes) {
       PatchedReport entry;
       entry.module = node.module;
-      entry.op = node.instance->op->contract->op_type;
+      entry.op = node.instance->op->contract->shown();
       entry.node = node.name;
       entry.form = node.instance->Form();
       entry.precision = PrecisionName(node.precision);

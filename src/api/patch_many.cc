@@ -23,8 +23,9 @@ constexpr std::string_view kOwnSuffix = ".liger.onnx";
 // One name for one place, whether it exists or not; links are followed as far as they lead.
 fs::path RealPath(const fs::path& path) {
   std::error_code error;
-  const fs::path real = fs::weakly_canonical(fs::absolute(path), error);
-  fs::path normal = (error ? fs::absolute(path) : real).lexically_normal();
+  const fs::path whole = fs::absolute(path.empty() ? "." : path);
+  const fs::path real = fs::weakly_canonical(whole, error);
+  fs::path normal = (error ? whole : real).lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();
 }
 

@@ -326,6 +326,11 @@ class Run {
       if (Status status = maps_.Account(model_, plan_, plan_options, report_); !status)
         return status;
     }
+    if (options_.explain && !options_.explain->empty()) {
+      for (DescribedPlace& place : DescribePlaces(model_, *options_.explain)) {
+        report_.explained.push_back({std::move(place.place), std::move(place.nodes)});
+      }
+    }
     report_.weights_read = model_.constants->external_reads();
     for (std::string& gap : RuntimeGaps(report_, options_.providers, installation_.library)) {
       report_.runtime_gaps.push_back(std::move(gap));

@@ -384,9 +384,6 @@ Status UserMaps::Account(const GraphModel& model, const RewritePlan& plan,
     symbol.already_fused = counts.already;
     symbol.notes = Disagreements(entry, plan, e.target);
     const bool is_match = entry.kind == UserEntry::Kind::kMatch;
-    symbol.instances = is_match ? counts.patched + counts.already
-                                : static_cast<int64_t>(counts.instances().size());
-
     int64_t expected = counts.patched + counts.already;
     int64_t missed = 0;
     int64_t excluded = 0;
@@ -420,6 +417,7 @@ Status UserMaps::Account(const GraphModel& model, const RewritePlan& plan,
       }
       report.missed.push_back(std::move(entry_miss));
     }
+    symbol.instances = expected;
     if (is_match && symbol.instances == 0 && !entry.optional && !counted.contains(e.target)) {
       if (Status status = NeverMatched(entry, counts.misses, plan); !status) {
         errors.Add(std::move(status).error());
@@ -455,7 +453,7 @@ Status UserMaps::Account(const GraphModel& model, const RewritePlan& plan,
     for (const PlannedNode& node : plan.nodes) {
       if (node.target != e.target) continue;
       const OpContract& contract = *node.instance->op->contract;
-      ++module.ops[std::string(contract.is_own() ? contract.module : contract.op_type)];
+      ++module.ops[std::string(contract.shown())];
     }
   }
   return errors.Take();

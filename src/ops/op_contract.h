@@ -69,6 +69,8 @@ struct OpContract {
 
   // An op of a user's patch map has no kernels of ours: any dtypes its text allows are fine.
   bool is_own() const { return domain != kOpDomain; }
+  // "LigerRMSNorm", "my.domain.SoftCap"; an own op's name is its module as well.
+  std::string_view shown() const { return is_own() ? module : op_type; }
   const AttributeSpec* FindAttribute(std::string_view name) const;
 };
 

@@ -213,6 +213,10 @@ Json ToJsonValue(const Report& report) {
   json["degraded"] = Misses(report.degraded);
   json["missed"] = Misses(report.missed);
   json["near_misses"] = Misses(report.near_misses);
+  json["explained"] = Json::array();
+  for (const PlaceReport& place : report.explained) {
+    json["explained"].push_back({{"place", place.place}, {"nodes", place.nodes}});
+  }
   json["excluded"] = {{"modules", report.excluded_modules}, {"loss_ops", Losses(report.loss_ops)}};
   json["weights_read"] = Json::array();
   for (const WeightRead& read : report.weights_read) {

@@ -79,6 +79,12 @@ struct MissReport {
       values{};  // what the guard saw: "epsilon = 1e-06", "x: f32[batch,seq,64]"
 };
 
+// The nodes of a place that --explain GLOB names.
+struct PlaceReport {
+  std::string place;  // module path or node name
+  std::vector<std::string> nodes;
+};
+
 // A loss that is in the graph and stays as it is: an operator, or several that compute one.
 struct LossOpReport {
   std::string op;                     // "SoftmaxCrossEntropyLoss", "LogSoftmax + GatherElements"
@@ -154,6 +160,7 @@ struct Report {
   std::vector<MissReport> missed;
   std::vector<MissReport>
       near_misses;  // places that resemble an op; not all were expected to be one
+  std::vector<PlaceReport> explained;  // of --explain GLOB
   std::vector<std::string> excluded_modules;
   std::vector<LossOpReport> loss_ops;
   std::vector<WeightRead> weights_read;

@@ -202,6 +202,10 @@ class TextWriter {
       if (fused.reason.empty()) continue;
       Line("  left as it is  " + fused.op + "  " + fused.node + ": " + fused.reason);
     }
+    for (const PlaceReport& place : report_.explained) {
+      Line("nodes of " + place.place);
+      for (const std::string& node : place.nodes) Line("  " + node);
+    }
     WriteMisses("near misses (places that resemble an op and are none)", report_.near_misses);
     for (const auto& [op, counts] : report_.op_counts) {
       Line("  " + Pad(op, 28) + std::to_string(counts.first) + " -> " +

@@ -15,6 +15,8 @@ namespace {
 
 // Lines of one place, at most.
 constexpr size_t kMaxLines = 32;
+// Places that one glob shows, at most.
+constexpr size_t kMaxPlaces = 4;
 // Steps from the root where nothing says what belongs together.
 constexpr int kMaxSteps = 7;
 // Constants up to this size are shown by value.
@@ -154,6 +156,34 @@ std::vector<std::string> NodesOfModule(const GraphModel& model, const Graph& gra
     lines.push_back(describe.Line(static_cast<NodeId>(i)));
   }
   return lines;
+}
+
+std::vector<DescribedPlace> DescribePlaces(const GraphModel& model, const std::string& glob) {
+  std::vector<DescribedPlace> places;
+  const auto add = [&](const std::string& place, std::vector<std::string> nodes) {
+    if (places.size() < kMaxPlaces) places.push_back({place, std::move(nodes)});
+  };
+  const ModuleGlob modules(glob);
+  for (const Graph& graph : model.graphs) {
+    std::set<std::string> seen;
+    for (const Node& node : graph.nodes) {
+      for (const ModuleScope& scope : ModuleScopesOf(node).scopes) {
+        if (!modules.Matches(scope.path)) continue;
+        if (seen.insert(scope.path).second) {
+          add(scope.path, NodesOfModule(model, graph, scope.path));
+        }
+        break;  // what lies inside is shown with it
+      }
+    }
+  }
+  if (!places.empty()) return places;
+  for (const Graph& graph : model.graphs) {
+    for (const Node& node : graph.nodes) {
+      const bool named = !node.name.empty() && fnmatch(glob.c_str(), node.name.c_str(), 0) == 0;
+      if (named && !node.outputs.empty()) add(node.name, ChainOf(model, graph, node.outputs[0]));
+    }
+  }
+  return places;
 }
 
 bool ExplainFilter::Takes(const std::string& module, const std::string& path,

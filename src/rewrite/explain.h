@@ -22,6 +22,14 @@ std::vector<std::string> ChainOf(const GraphModel& model, const Graph& graph, Va
 std::vector<std::string> NodesOfModule(const GraphModel& model, const Graph& graph,
                                        const std::string& path);
 
+// The nodes at each place that a glob names: of outermost module paths that it matches, else around
+// nodes whose names it matches. A few places at most.
+struct DescribedPlace {
+  std::string place;  // module path or node name
+  std::vector<std::string> nodes;
+};
+std::vector<DescribedPlace> DescribePlaces(const GraphModel& model, const std::string& glob);
+
 // What --explain GLOB asks for: a module path and all inside it, a node's name, or a module's.
 struct ExplainFilter {
   std::string glob;  // empty: everything

@@ -68,7 +68,7 @@ class GraphPlanner {
       const Verdict verdict = options_.selection.Judge(*contract, graph_.index, path, root);
       plan_.already_fused.push_back(
           {verdict.wanted() ? verdict.module : std::string(contract->module), verdict.target,
-           node.op_type, graph_.index, node.name, root, path, instances, ""});
+           std::string(contract->shown()), graph_.index, node.name, root, path, instances, ""});
     }
   }
 
@@ -452,7 +452,7 @@ class GraphPlanner {
   NearMiss MissAt(const PatternInstance& instance, ValueId root) const {
     NearMiss miss;
     miss.module = instance.op->contract->module;
-    miss.op = instance.op->contract->op_type;
+    miss.op = instance.op->contract->shown();
     miss.graph = graph_.index;
     miss.root = root;
     const Node& node = graph_.nodes[graph_.values[root].producer];
@@ -490,7 +490,7 @@ class GraphPlanner {
   void Explain(const PatternInstance& instance, ValueId root, const Attempt& attempt,
                NearMiss& miss) const {
     if (!options_.explain || !options_.explain->Takes(miss.module, miss.path, miss.node)) return;
-    miss.closest = std::string(instance.op->contract->op_type) + " as " + instance.Form() + " (" +
+    miss.closest = std::string(instance.op->contract->shown()) + " as " + instance.Form() + " (" +
                    instance.op->file + ")";
     miss.values = attempt.values;
     miss.chain = ChainOf(view_.model(), graph_, root);

@@ -115,22 +115,25 @@ class CliTest(unittest.TestCase):
         before = self.files()
         run = self.run_patch(*arguments, "--report", "report.json", **options)
         self.assertEqual(run.returncode, code, run.stderr)
-        errors = [line for line in run.stderr.splitlines() if not line.startswith("liger-patch: warning: ")]
+        report = self.read_report()
+        notes = ["liger-patch: " + d["message"] for d in report["diagnostics"] if d["severity"] == "note"]
+        errors = [line for line in run.stderr.splitlines()
+                  if not line.startswith("liger-patch: warning: ") and line not in notes]
         self.assertTrue(errors and errors[0].startswith("liger-patch: "), run.stderr)
         said = errors[0].removeprefix("liger-patch: ")
         self.assertRegex(said, sentence)
-        for line in errors[1:]:
-            self.assertRegex(line, "^  (at|hint): .", run.stderr)
-        report = self.read_report()
+        for line in errors[1:]:  # of this error and of further ones of the same kind
+            self.assertRegex(line, "^(  (at|hint)|liger-patch): .", run.stderr)
         self.assertEqual(report["status"], "error")
         self.assertIsNone(report["output"])
-        last = report["diagnostics"][-1]
-        self.assertEqual((last["severity"], last["message"]), ("error", said))
+        self.assertEqual(report["exit_code"], code)
+        first = next(d for d in report["diagnostics"] if d["severity"] == "error")
+        self.assertEqual(first["message"], said)
         if hint is None:
-            self.assertEqual(last["hint"], "")
+            self.assertEqual(first["hint"], "")
         else:
-            self.assertRegex(last["hint"], hint)
-            self.assertIn("  hint: " + last["hint"], errors)
+            self.assertRegex(first["hint"], hint)
+            self.assertIn("  hint: " + first["hint"], errors)
         after = self.files()
         del after["report.json"]
         before.pop("report.json", None)

@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 import unittest
 
+import yaml
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -26,9 +28,17 @@ class Readme(unittest.TestCase):
         folder = pathlib.Path(cls.scratch.name)
         (folder / "build/release/bin").mkdir(parents=True)
         (folder / "build/release/lib").mkdir()
-        (folder / "build/release/bin/liger-patch").symlink_to(os.environ["LIGER_PATCH"])
-        (folder / "build/release/lib/libliger_ort.so").symlink_to(os.environ["LIGER_LIBRARY"])
+        # Copies and not links: reports name the program's files by where they are.
+        shutil.copy2(os.environ["LIGER_PATCH"], folder / "build/release/bin")
+        shutil.copy2(os.environ["LIGER_LIBRARY"], folder / "build/release/lib")
         shutil.copytree(ROOT / "tests/models", folder / "tests/models")
+        (folder / "build/venv/bin").mkdir(parents=True)
+        (folder / "build/venv/bin/python").symlink_to(os.environ["LIGER_PYTHON"])
+        (folder / "tools").mkdir()
+        for name in ("compare.py", "liger_patch.cc"):
+            shutil.copy2(ROOT / "tools" / name, folder / "tools")
+        (folder / "norms.yaml").write_text("schema_version: 1\nfamily: mine\nmodules:\n  my_norm:\n"
+                                           "    - {class: LlamaRMSNorm, op: LigerRMSNorm}\n")
         cls.folder = folder
         cls.checked = 0
         for block in blocks("console"):
@@ -64,6 +74,38 @@ class Readme(unittest.TestCase):
             done = subprocess.run([os.environ["LIGER_PYTHON"], "-B", "-c", check], cwd=self.folder,
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_recipes_for_ci_run(self):
+        """Each line of a recipe that calls the program, on a bundled model."""
+        path = str(self.folder / "build/release/bin") + os.pathsep + os.environ["PATH"]
+        commands = []
+        for recipe in map(yaml.safe_load, blocks("yaml")):
+            for job in recipe.get("jobs", {}).values():
+                commands += [step["run"] for step in job["steps"] if "run" in step]
+            commands += recipe.get("fusions", {}).get("script", [])
+            for repo in recipe.get("repos", []):
+                commands += [hook["entry"] + " model.onnx" for hook in repo["hooks"]]
+        self.assertEqual(sum("liger-patch" in c for c in commands), 3)
+        with tempfile.TemporaryDirectory() as scratch:
+            for name in ("dynamo_op20.onnx", "config.json"):
+                shutil.copyfile(ROOT / "tests/models/llama" / name,
+                                pathlib.Path(scratch, name.replace("dynamo_op20", "model")))
+            environment = {**os.environ, "PATH": path, "GITHUB_STEP_SUMMARY": str(pathlib.Path(scratch, "summary"))}
+            for command in commands:
+                done = subprocess.run(command, shell=True, cwd=scratch, env=environment, capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, f"{command}: {done.stderr}")
+            self.assertIn("rms_norm", pathlib.Path(scratch, "summary").read_text())
+
+    def test_the_patch_map_is_a_valid_one(self):
+        """It is read without a fault: what it names is absent from the bundled model."""
+        maps = [b for b in blocks("yaml") if "schema_version" in b]
+        self.assertEqual(len(maps), 1)
+        (self.folder / "shown.yaml").write_text(maps[0])
+        run = subprocess.run(["build/release/bin/liger-patch", "tests/models/qwen3/dynamo_op20.onnx", "--check",
+                              "--patches", "shown.yaml"], cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2)
+        for line in run.stderr.splitlines():
+            self.assertRegex(line, "is not in the model|matches nowhere|^  (at|hint): ")
 
     def test_cpp_block_compiles(self):
         found = blocks("cpp")
