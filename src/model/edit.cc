@@ -10,9 +10,6 @@
 namespace liger {
 namespace {
 
-constexpr int64_t kIrWithFunctions = 8;
-constexpr int64_t kIrWithOverloads = 10;
-
 using Names = std::unordered_set<std::string>;
 
 // All graphs of the model in the order of GraphModel::graphs.
@@ -245,14 +242,17 @@ Status ApplyEdit(const ModelEdit& edit, onnx::ModelProto& model) {
   return {};
 }
 
-void ForgetTypes(const std::map<int, std::set<std::string>>& values, onnx::ModelProto& model) {
+void SetDeclaredTypes(const std::map<int, std::map<std::string, DType>>& values,
+                      onnx::ModelProto& model) {
   std::vector<onnx::GraphProto*> graphs;
   CollectGraphs(*model.mutable_graph(), graphs);
-  for (const auto& [graph, names] : values) {
-    auto& infos = *graphs[graph]->mutable_value_info();
-    infos.erase(std::remove_if(infos.begin(), infos.end(),
-                               [&](const auto& info) { return names.contains(info.name()); }),
-                infos.end());
+  for (const auto& [graph, dtypes] : values) {
+    for (onnx::ValueInfoProto& info : *graphs[graph]->mutable_value_info()) {
+      const auto dtype = dtypes.find(info.name());
+      if (dtype == dtypes.end() || !info.type().has_tensor_type()) continue;
+      auto& tensor = *info.mutable_type()->mutable_tensor_type();
+      tensor.set_elem_type(static_cast<int32_t>(dtype->second));
+    }
   }
 }
 

@@ -2,8 +2,8 @@
 // (rewrite/plan.h).
 #pragma once
 
+#include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,6 +50,10 @@ struct ModelEdit {
   std::map<std::string, std::string> metadata;  // set in the model's metadata_props
 };
 
+// IR versions that a model needs at least.
+inline constexpr int64_t kIrWithFunctions = 8;
+inline constexpr int64_t kIrWithOverloads = 10;
+
 // The model's metadata entry that holds the IR version it had before functions raised it.
 inline constexpr std::string_view kIrVersionKey = "liger.ir_version";
 
@@ -58,7 +62,8 @@ inline constexpr std::string_view kIrVersionKey = "liger.ir_version";
 // values. Initializers that only removed nodes used are removed; no other initializer is touched.
 Status ApplyEdit(const ModelEdit& edit, onnx::ModelProto& model);
 
-// Takes out what the model declares about the types of these values, by graph (as in GraphModel).
-void ForgetTypes(const std::map<int, std::set<std::string>>& values, onnx::ModelProto& model);
+// Corrects what the model declares about the dtypes of these values, by graph (as in GraphModel).
+void SetDeclaredTypes(const std::map<int, std::map<std::string, DType>>& values,
+                      onnx::ModelProto& model);
 
 }  // namespace liger

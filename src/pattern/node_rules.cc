@@ -233,6 +233,7 @@ class NodeRules {
     if (type == "Sqrt") return terms_.Sqrt(Arg(0));
     if (type == "Exp") return terms_.Exp(Arg(0));
     if (type == "Sigmoid") return terms_.Sigmoid(Arg(0));
+    if (type == "LeakyRelu") return LeakyRelu();
     if (type == "Cast") return Cast();
     if (type == "CastLike") return CastLike();
     if (type == "ReduceMean" || type == "ReduceSum" || type == "ReduceSumSquare" ||
@@ -325,6 +326,13 @@ class NodeRules {
   Maybe Pow() {
     if (Arg(1) == kNone || !IsFloat(At(Arg(0)).dtype)) return std::nullopt;
     return terms_.Pow(Arg(0), Operand(Arg(1), Arg(0)));
+  }
+
+  // Of a number: before opset 12 that is how a function turns a float attribute into one.
+  Maybe LeakyRelu() {
+    const Term& x = At(Arg(0));
+    if (x.kind != TermKind::kScalar || x.dtype != DType::kF32) return std::nullopt;
+    return x.scalar >= 0 ? Arg(0) : terms_.Mul(AttributeTerm("alpha", DType::kF32, 0.01F), Arg(0));
   }
 
   Maybe Cast() {
