@@ -24,6 +24,8 @@ constexpr const char* kExamples = R"(Examples:
       Every model of a folder; everything else in it is carried over.
   liger-patch model.onnx --family qwen3 --dry-run --explain 'model.layers.0'
       Says what stands there and why it is not fused; writes nothing.
+  liger-patch model.liger.onnx --revert
+      The model without our ops again.
   liger-patch --list families
 
 Exit codes: 0 done; 1 expectation not met or verification failed; 2 wrong usage or patch map;
@@ -128,6 +130,10 @@ void AddOptions(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->group(output);
 
   const std::string others = "Other things than patching";
+  app.add_flag("--revert", raw.revert, "Write the model without fused ops")->group(others);
+  app.add_flag("--refresh", raw.refresh,
+               "Rebuild function bodies after another tool changed dtypes or opset")
+      ->group(others);
   app.add_flag("--lint", raw.lint, "Say what is wrong with a model file")->group(others);
   app.add_option("--list", line.list, "List families, modules or ops")
       ->check(CLI::IsMember({"families", "modules", "ops"}))

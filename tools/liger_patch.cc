@@ -13,6 +13,7 @@
 #include "api/patch_files.h"
 #include "api/patch_many.h"
 #include "api/patch_model.h"
+#include "api/rebuild_model.h"
 #include "cli.h"
 #include "patchmap/family_registry.h"
 #include "patchmap/modules.h"
@@ -95,11 +96,21 @@ std::vector<std::byte> ReadStdin() {
   return {bytes, bytes + text.size()};
 }
 
+RebuildOptions ForRebuild(const PatchOptions& options) {
+  return {options.input,         options.bytes,   options.output,
+          options.output_fd,     options.patches, options.patches_dir,
+          options.external_data, options.dry_run, options.check};
+}
+
 // The job of the command line for one model.
 PatchOutcome RunJob(Job job, const PatchOptions& options) {
   switch (job) {
     case Job::kLint:
       return LintModel({options.input, options.bytes});
+    case Job::kRevert:
+      return RevertModel(ForRebuild(options));
+    case Job::kRefresh:
+      return RefreshModel(ForRebuild(options));
     default:
       return PatchModel(options);
   }

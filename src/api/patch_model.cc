@@ -1,17 +1,17 @@
 #include "api/patch_model.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <set>
-#include <span>
 #include <tuple>
 
 #include "api/accounting.h"
 #include "api/expectations.h"
 #include "api/graph_notes.h"
+#include "api/op_counts.h"
+#include "api/outcome.h"
 #include "api/patch_files.h"
 #include "api/runtime_gaps.h"
+#include "api/save_model.h"
 #include "api/user_maps.h"
 #include "family/expected.h"
 #include "family/infer.h"
@@ -43,14 +43,6 @@ constexpr int64_t kCheckKeepBytes = 1024;
 
 fs::path DefaultOutput(const fs::path& input) {
   return input.parent_path() / (input.stem().string() + ".liger.onnx");
-}
-
-std::map<std::string, int64_t> CountOps(const onnx::ModelProto& model) {
-  std::map<std::string, int64_t> counts;
-  for (const auto& node : model.graph().node()) {
-    ++counts[(node.domain().empty() ? "" : node.domain() + ".") + node.op_type()];
-  }
-  return counts;
 }
 
 Error UnmatchedGlob(const ScopeReport& scope, const std::set<std::string>& paths) {
@@ -381,57 +373,41 @@ class Run {
                is_patched ? "the model is patched already; nothing was written"
                           : "nothing was fused, so no file was written");
       done_ = true;
-      if (options_.output_fd && !options_.check && !options_.dry_run) return PassThrough();
+      if (options_.output_fd && !options_.check && !options_.dry_run) {
+        return PassThrough(options_.input, options_.bytes, *options_.output_fd);
+      }
     }
     return {};
-  }
-
-  // A pipe expects a model: one that has nothing to fuse goes through as it is.
-  Status PassThrough() const {
-    if (options_.bytes) return WriteBytes(*options_.bytes, *options_.output_fd, "standard output");
-    std::ifstream file(options_.input, std::ios::binary);
-    const std::vector<char> text{std::istreambuf_iterator<char>(file),
-                                 std::istreambuf_iterator<char>()};
-    return WriteBytes(std::as_bytes(std::span(text)), *options_.output_fd, "standard output");
   }
 
   Status Rewrite() {
     auto edit = MakeEdit(model_, plan_, *ops_, lowerings_);
     if (!edit) return std::move(edit).error();
-    if (!map_.structural) edit->metadata["liger.family"] = report_.family;
+    const bool has_family = !map_.structural && report_.route != "custom";
+    if (has_family) edit->metadata["liger.family"] = report_.family;
     edit->metadata["liger.version"] = report_.tool_version;
-    std::string modules;
-    for (const ResolvedModule& module : resolved_.modules) {
-      // A module of an earlier run is still in the model.
-      if (module.enabled || plan_.Already(module.name) > 0) {
-        modules += (modules.empty() ? "" : ",") + module.name;
-      }
-    }
-    edit->metadata["liger.modules"] = modules;
+    edit->metadata["liger.modules"] = FusedModules();
     if (const std::string own_ops = OwnOps(); !own_ops.empty()) {
       edit->metadata[std::string(kOwnOpsKey)] = own_ops;
     }
-    const std::map<std::string, int64_t> before = CountOps(file_.proto);
+    const OpCounts before = CountOps(file_.proto);
     const onnx::ModelProto original = StripWeights(file_.proto, kCheckKeepBytes);
     model_ = {};  // refers to the proto, which changes now
     if (Status status = ApplyEdit(*edit, file_.proto); !status) return status;
-    const std::map<std::string, int64_t> after = CountOps(file_.proto);
-    for (const auto& [op, count] : after) {
-      const auto found = before.find(op);
-      const int64_t old = found != before.end() ? found->second : 0;
-      if (old != count) report_.op_counts[op] = {old, count};
+    AddOpCounts(before, CountOps(file_.proto), report_);
+    return VerifyModel(original, file_.proto, report_);
+  }
+
+  // The modules of this run and of those before, whose nodes are still in the model.
+  std::string FusedModules() const {
+    const auto stamped = model_.metadata.find("liger.modules");
+    std::string modules = stamped != model_.metadata.end() ? stamped->second : "";
+    for (const ModuleReport& module : report_.modules) {
+      const bool is_new = ("," + modules + ",").find("," + module.name + ",") == std::string::npos;
+      const bool is_fused = module.enabled || module.already_fused > 0;
+      if (is_new && is_fused) modules += (modules.empty() ? "" : ",") + module.name;
     }
-    for (const auto& [op, count] : before) {
-      if (!after.contains(op)) report_.op_counts[op] = {count, 0};
-    }
-    auto checked = CheckModel(original, file_.proto);
-    if (!checked) return std::move(checked).error();
-    report_.verification.push_back(
-        checked->notes.empty()
-            ? "ONNX checker and shape inference accept the result; inputs and outputs are unchanged"
-            : "inputs and outputs are unchanged; what the checks say of the input as well:");
-    for (const std::string& note : checked->notes) report_.verification.push_back(note);
-    return {};
+    return modules;
   }
 
   // Domain and name of each own op that the result calls, those of earlier runs included.
@@ -447,36 +423,12 @@ class Run {
   }
 
   Status Write() {
-    if (options_.check) {
-      report_.status = "checked";
-      return {};
-    }
-    if (options_.output_fd && !options_.dry_run) {
-      auto saved = WriteModel(file_.proto, *options_.output_fd, "standard output");
-      if (!saved) return std::move(saved).error();
-      report_.output = FileReport{"-", saved->sha256};
-      return {};
-    }
     const fs::path output = Output();
-    auto placement = PlanExternalData(external_, output, options_.external_data);
-    if (!placement) return std::move(placement).error();
-    for (const std::string& note : placement->notes) {
-      Diagnose(Diagnostic::Severity::kWarning, note);
-    }
-    if (options_.dry_run) {
-      report_.status = "dry_run";
-      Diagnose(Diagnostic::Severity::kNote, "dry run: '" + output.string() + "' was not written");
-      return {};
-    }
     const bool replaced = SameFile(options_.input, output);
-    auto files = ApplyExternalData(*placement);
-    if (!files) return std::move(files).error();
-    auto saved = SaveModelFile(file_.proto, output);
-    if (!saved) {
-      RemoveCreated(*files);
-      return std::move(saved).error();
-    }
-    report_.output = FileReport{saved->path.string(), saved->sha256};
+    const SaveTarget target{output, options_.output_fd, options_.external_data, options_.dry_run,
+                            options_.check};
+    if (Status status = SaveModel(file_.proto, external_, target, report_); !status) return status;
+    if (!report_.output || options_.output_fd) return {};
     report_.validation_commands =
         ValidationCommands({options_.input, output, Choices(), replaced}, installation_);
     return {};
@@ -533,19 +485,8 @@ class Run {
 
 PatchOutcome PatchModel(const PatchOptions& options) {
   PatchOutcome outcome;
-  Status status = Run(options, outcome.report).Execute();
-  if (!status) {
-    const Error& error = status.error();
-    const bool unmet = error.code == ErrorCode::kExpectation;
-    outcome.report.status = unmet ? "expectation_failed" : "error";
-    outcome.report.exit_code = static_cast<int>(error.code);
-    outcome.report.diagnostics.push_back(
-        {Diagnostic::Severity::kError, error.message, error.location, error.hint});
-    for (const Error& other : error.others) {
-      outcome.report.diagnostics.push_back(
-          {Diagnostic::Severity::kError, other.message, other.location, other.hint});
-    }
-    outcome.error = error;
+  if (Status status = Run(options, outcome.report).Execute(); !status) {
+    SetError(std::move(status).error(), outcome);
   }
   return outcome;
 }
