@@ -17,6 +17,7 @@
 #include "cli.h"
 #include "patchmap/family_registry.h"
 #include "patchmap/modules.h"
+#include "report/escape.h"
 #include "report/report_folder.h"
 #include "report_file.h"
 
@@ -25,9 +26,10 @@ namespace {
 
 // `model` tells errors of several models apart.
 void PrintError(const Error& error, const std::string& model = "") {
-  std::cerr << "liger-patch: " << model << (model.empty() ? "" : ": ") << error.message << "\n";
-  if (!error.location.empty()) std::cerr << "  at: " << error.location << "\n";
-  if (!error.hint.empty()) std::cerr << "  hint: " << error.hint << "\n";
+  const std::string where = model.empty() ? "" : model + ": ";
+  std::cerr << "liger-patch: " << Printable(where + error.message) << "\n";
+  if (!error.location.empty()) std::cerr << "  at: " << Printable(error.location) << "\n";
+  if (!error.hint.empty()) std::cerr << "  hint: " << Printable(error.hint) << "\n";
   for (const Error& other : error.others) PrintError(other, model);
 }
 
@@ -39,9 +41,10 @@ int Fail(const Error& error) {
 void PrintDiagnostics(const Report& report, bool many) {
   for (const Diagnostic& diagnostic : report.diagnostics) {
     if (diagnostic.severity == Diagnostic::Severity::kError) continue;
-    std::cerr << "liger-patch: " << (many ? report.input.path + ": " : "")
+    const std::string where = many ? report.input.path + ": " : "";
+    std::cerr << "liger-patch: "
               << (diagnostic.severity == Diagnostic::Severity::kWarning ? "warning: " : "")
-              << diagnostic.message << "\n";
+              << Printable(where + diagnostic.message) << "\n";
   }
 }
 
@@ -165,7 +168,7 @@ Status WriteReports(const CommandLine& line, std::span<const Report> reports, bo
     const RenderOptions options{
         .text = {.explain = explain, .color = isatty(STDOUT_FILENO) != 0 && !format},
         .many = many,
-        .diagnostics = false};
+        .diagnostics = line.job == Job::kLint};  // its findings are the result
     const std::string text = Render(format.value_or(ReportFormat::kText), reports, options);
     (line.ModelToStdout() ? std::cerr : std::cout) << text;
   }
@@ -181,9 +184,10 @@ int Run(const CommandLine& line) {
     if (Status status = CheckReportPath(path, line.output); !status) return Fail(status.error());
   }
   const std::vector<PatchOutcome> outcomes = RunJobs(line, many);
+  const bool several = outcomes.size() > 1;  // an error of a whole run stands alone
   for (const PatchOutcome& outcome : outcomes) {
-    PrintDiagnostics(outcome.report, many);
-    if (outcome.error) PrintError(*outcome.error, many ? outcome.report.input.path : "");
+    if (line.job != Job::kLint) PrintDiagnostics(outcome.report, several);
+    if (outcome.error) PrintError(*outcome.error, several ? outcome.report.input.path : "");
   }
   const std::vector<Report> reports = ReportsOf(outcomes);
   int code = WorstExitCode(reports);
