@@ -5,6 +5,7 @@
 #include <onnx/shape_inference/implementation.h>
 
 #include <algorithm>
+#include <deque>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -151,6 +152,85 @@ bool UseDeclared(onnx::GraphProto& graph, const onnx::GraphProto& original) {
   return found_shape || !missing.empty();
 }
 
+// ONNX's inference looks for the value of a shape or an axis only in the graph of its node. While this
+// lives, each body of If, Loop and Scan holds the constants of the graphs around it that it uses.
+class LentConstants {
+ public:
+  explicit LentConstants(onnx::GraphProto& graph) { Lend(graph, {}); }
+  LentConstants(const LentConstants&) = delete;
+  LentConstants& operator=(const LentConstants&) = delete;
+  ~LentConstants() {
+    for (const auto& [graph, own] : lent_) {
+      graph->mutable_initializer()->DeleteSubrange(own, graph->initializer_size() - own);
+    }
+  }
+
+ private:
+  using Constants = std::unordered_map<std::string, const onnx::TensorProto*>;
+
+  void Lend(onnx::GraphProto& graph, const Constants& around) {
+    Constants constants = around;
+    // What the graph defines itself hides what is around it.
+    for (const auto& input : graph.input()) constants.erase(input.name());
+    for (const auto& initializer : graph.initializer()) constants.erase(initializer.name());
+    for (const onnx::NodeProto& node : graph.node()) {
+      for (const std::string& output : node.output()) constants.erase(output);
+    }
+    const int own = graph.initializer_size();
+    std::unordered_set<std::string> used;
+    for (const onnx::NodeProto& node : graph.node()) {
+      for (const std::string& input : node.input()) {
+        const auto found = constants.find(input);
+        if (found == constants.end() || !used.insert(input).second) continue;
+        onnx::TensorProto& tensor = *graph.add_initializer();
+        tensor = *found->second;
+        tensor.set_name(input);
+      }
+    }
+    if (graph.initializer_size() > own) lent_.emplace_back(&graph, own);
+
+    bool has_bodies = false;
+    for (onnx::NodeProto& node : *graph.mutable_node()) {
+      for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+        if (attribute.type() != onnx::AttributeProto::GRAPH) continue;
+        if (!std::exchange(has_bodies, true)) AddOwn(graph, own, constants);
+        Lend(*attribute.mutable_g(), constants);
+      }
+    }
+  }
+
+  void AddOwn(const onnx::GraphProto& graph, int own, Constants& constants) {
+    for (int i = 0; i < own; ++i) {
+      constants[graph.initializer(i).name()] = &graph.initializer(i);
+    }
+    for (const onnx::NodeProto& node : graph.node()) {
+      if (node.op_type() != "Constant" || node.output_size() != 1) continue;
+      for (const onnx::AttributeProto& attribute : node.attribute()) {
+        if (const onnx::TensorProto* value = ValueOf(attribute)) constants[node.output(0)] = value;
+      }
+    }
+  }
+
+  // The tensor that an attribute of a Constant gives; null if it is none of integers or a tensor.
+  const onnx::TensorProto* ValueOf(const onnx::AttributeProto& attribute) {
+    if (attribute.name() == "value" && attribute.has_t()) return &attribute.t();
+    const bool is_list = attribute.name() == "value_ints";
+    if (!is_list && attribute.name() != "value_int") return nullptr;
+    onnx::TensorProto& tensor = made_.emplace_back();
+    tensor.set_data_type(onnx::TensorProto::INT64);
+    if (is_list) {
+      tensor.add_dims(attribute.ints_size());
+      for (const int64_t value : attribute.ints()) tensor.add_int64_data(value);
+    } else {
+      tensor.add_int64_data(attribute.i());
+    }
+    return &tensor;
+  }
+
+  std::deque<onnx::TensorProto> made_;
+  std::vector<std::pair<onnx::GraphProto*, int>> lent_;  // with the number of its own initializers
+};
+
 }  // namespace
 
 onnx::ModelProto InferTypes(const onnx::ModelProto& model) {
@@ -171,11 +251,14 @@ onnx::ModelProto InferTypes(const onnx::ModelProto& model) {
   const auto use_declared = [&](onnx::GraphProto& graph, const onnx::GraphProto& original) {
     again = UseDeclared(graph, original) || again;
   };
-  infer();
-  VisitGraphs(*copy.mutable_graph(), model.graph(), use_declared);
-  if (again) {
+  {
+    const LentConstants lent(*copy.mutable_graph());
     infer();
     VisitGraphs(*copy.mutable_graph(), model.graph(), use_declared);
+    if (again) {
+      infer();
+      VisitGraphs(*copy.mutable_graph(), model.graph(), use_declared);
+    }
   }
   return copy;
 }

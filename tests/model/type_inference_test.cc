@@ -362,6 +362,63 @@ agraph (float[2, 10] x, bool c) => (float[A, B] y)
   EXPECT_EQ(ToString(body.values[body.by_name.at("p")].type.shape), "[2, 5]");
 }
 
+// A decoder merged of two has their shared constants in the graph around its If.
+constexpr char kMerged[] = R"(
+<ir_version: 8, opset_import: ["" : 18]>
+agraph (float[2, 6, 32] x, bool c) => (float[A, B, C, D] y)
+<int64[4] target = {2, 6, 4, 8}, int64[1] axis = {-1}, int64[1] hidden = {1}>
+{
+  end = Constant <value_ints = [4]> ()
+  zero = Constant <value = int64[1] {0}> ()
+  three = Constant <value_int = 3> ()
+  y = If (c) <
+    then_branch = g1 () => (float[E, F, G, H] p) {
+      mean = ReduceMean (x, axis)
+      heads = Reshape (x, target)
+      half = Slice (heads, zero, end, three)
+      inner = If (c) <
+        then_branch = g2 () => (float[I, J, K, L] r) { r = Reshape (x, target) },
+        else_branch = g3 () => (float[M, N, O, P] s) {
+          hidden = Constant <value_ints = [0, 0, 8, 4]> ()
+          s = Reshape (x, hidden)
+        }
+      >
+      wide = Add (half, mean)
+      p = Identity (inner)
+    },
+    else_branch = g4 () => (float[Q, R, S, T] q) { q = Reshape (x, target) }
+  >
+})";
+
+TEST(InferTypes, KnowsTheConstantsAroundABody) {
+  const onnx::ModelProto model = ModelFromText(kMerged);
+  const auto graph = BuildGraphModel(model, {});
+  ASSERT_OK(graph);
+  std::map<std::string, std::string> shapes;
+  for (const Graph& body : graph->graphs) {
+    for (const Value& value : body.values) {
+      if (value.producer != kNone) shapes[value.name] = ToString(value.type.shape);
+    }
+  }
+  EXPECT_EQ(shapes["mean"], "[2, 6, 1]");
+  EXPECT_EQ(shapes["heads"], "[2, 6, 4, 8]");
+  EXPECT_EQ(shapes["half"], "[2, 6, 4, 4]");
+  EXPECT_EQ(shapes["r"], "[2, 6, 4, 8]");
+  // A body may not name its values like those around it; one that does has its own constant.
+  EXPECT_NE(shapes["s"], "[1]");
+  EXPECT_EQ(shapes["q"], "[2, 6, 4, 8]");
+}
+
+TEST(InferTypes, LendsConstantsOnlyWhileItWorks) {
+  const onnx::ModelProto typed = InferTypes(ModelFromText(kMerged));
+  EXPECT_EQ(typed.graph().initializer_size(), 3);
+  for (const onnx::NodeProto& node : typed.graph().node()) {
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      EXPECT_EQ(attribute.g().initializer_size(), 0);
+    }
+  }
+}
+
 TEST(InferTypes, LeavesNodesAndAttributesAsTheyAre) {
   const onnx::ModelProto model =
       ModelFromText(ModelText({"float[1, 1, 8] x", kExpand, "", ""}, 17));
