@@ -193,6 +193,7 @@ std::optional<int64_t> LossForms::AxisBelow(NodeRef ref, std::optional<int64_t> 
     const ValueRef from = graph_.Input(ref, 0);
     const ValueRef to = graph_.Output(ref, 0);
     const auto rank = graph_.Rank(from);
+    if (!from.exists() || !to.exists()) return std::nullopt;
     if (*axis != -1 && (!rank || *axis != *rank - 1)) return std::nullopt;
     const auto& shape_from = graph_.value(from).type.shape;
     const auto& shape_to = graph_.value(to).type.shape;
@@ -271,7 +272,7 @@ std::optional<LossForms::OneHot> LossForms::MatchOneHot(ValueRef value) const {
     if (!graph_.IsConstant(values)) return std::nullopt;
     const auto& graph = graph_.model().graphs[values.graph];
     const auto tensor = graph_.model().constants != nullptr
-                            ? graph_.model().constants->Read(graph, values.id, 16)
+                            ? graph_.model().constants->ReadInline(graph, values.id, 16)
                             : nullptr;
     if (tensor == nullptr || tensor->size() != 2) return std::nullopt;
     const bool floats = !tensor->floats.empty();

@@ -49,6 +49,7 @@ NodeRef LossGraph::Producer(ValueRef ref) const {
 }
 
 std::vector<ValueRef> LossGraph::Captures(ValueRef ref) const {
+  if (!ref.exists()) return {};
   std::vector<ValueRef> all = {ref};
   for (size_t i = 0; i < all.size(); ++i) {
     const auto found = captured_by_.find(all[i]);
@@ -109,7 +110,8 @@ std::optional<double> LossGraph::Scalar(ValueRef ref) const {
         for (const Dim& dim : *at.type.shape) elements *= dim.is_known() ? dim.value : 2;
       }
       if (elements != 1 || model_.constants == nullptr) return std::nullopt;
-      const auto tensor = model_.constants->Read(model_.graphs[ref.graph], ref.id, sizeof(double));
+      const auto tensor =
+          model_.constants->ReadInline(model_.graphs[ref.graph], ref.id, sizeof(double));
       if (tensor == nullptr || tensor->size() != 1) return std::nullopt;
       if (!tensor->floats.empty()) return tensor->floats[0];
       if (!tensor->ints.empty()) return static_cast<double>(tensor->ints[0]);
@@ -144,7 +146,7 @@ std::optional<std::vector<int64_t>> LossGraph::Ints(ValueRef ref) const {
   if ((dtype != DType::kI64 && dtype != DType::kI32) || model_.constants == nullptr) {
     return std::nullopt;
   }
-  const auto tensor = model_.constants->Read(model_.graphs[ref.graph], ref.id, kMaxIntsBytes);
+  const auto tensor = model_.constants->ReadInline(model_.graphs[ref.graph], ref.id, kMaxIntsBytes);
   if (tensor == nullptr) return std::nullopt;
   return tensor->ints;
 }

@@ -701,6 +701,10 @@ class LossFinder {
   Projection FindProjection(ValueRef scores, std::set<NodeRef> inside) const {
     Projection found;
     found.logits = scores;
+    if (!scores.exists()) {
+      found.obstacle = "the logits are left out";
+      return found;
+    }
     for (int step = 0; step < kMaxSteps; ++step) {
       // All that the loss reads of these logits must be known before the product goes.
       found.obstacle = OtherUse(found.logits, inside);
@@ -860,7 +864,8 @@ class LossFinder {
     if (anchor.weights.exists()) inputs.push_back(anchor.weights);
     inputs.insert(inputs.end(), parts.inputs.begin(), parts.inputs.end());
     for (const ValueRef input : inputs) {
-      if (parts.nodes.contains(graph_.Producer(input))) continue;  // computed by the loss itself
+      // Left out, or computed by the loss itself.
+      if (!input.exists() || parts.nodes.contains(graph_.Producer(input))) continue;
       const std::string& name = graph_.value(input).name;
       if (std::find(report.inputs.begin(), report.inputs.end(), name) == report.inputs.end()) {
         report.inputs.push_back(name);

@@ -16,7 +16,8 @@
 // shifts and any reduction around it, also across the border of If, Loop and Scan bodies.
 // Log-probabilities that are only an output, or of which TopK or ArgMax choose, are no loss. Local
 // functions should be inlined first: each is looked at for itself. The time is linear in the size of
-// the graph: walks start at rare operators and are bounded.
+// the graph: walks start at rare operators and are bounded. Of constants, scalars and short lists in
+// the model's own file are read; no data file is opened.
 #pragma once
 
 #include <vector>

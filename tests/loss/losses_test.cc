@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -731,6 +732,66 @@ TEST(FindLosses, NamesNodesAndTheirModule) {
   ASSERT_THAT(losses, SizeIs(1));
   EXPECT_EQ(losses[0].node, "ce");
   EXPECT_EQ(losses[0].path, "model.loss");
+}
+
+// Whatever stands in a file: operators without operands, with too many, in any order of kinds.
+TEST(FindLosses, NoGraphIsTooStrange) {
+  const std::vector<std::string> ops = {"SoftmaxCrossEntropyLoss",
+                                        "NegativeLogLikelihoodLoss",
+                                        "LogSoftmax",
+                                        "Softmax",
+                                        "Log",
+                                        "Exp",
+                                        "ReduceSum",
+                                        "ReduceMean",
+                                        "ReduceMax",
+                                        "ReduceLogSumExp",
+                                        "GatherElements",
+                                        "GatherND",
+                                        "OneHot",
+                                        "Equal",
+                                        "Where",
+                                        "Concat",
+                                        "Pad",
+                                        "Mul",
+                                        "Sub",
+                                        "Add",
+                                        "Div",
+                                        "Neg",
+                                        "Reshape",
+                                        "Transpose",
+                                        "Cast",
+                                        "Sigmoid",
+                                        "Softplus",
+                                        "Abs",
+                                        "Pow",
+                                        "Tanh",
+                                        "MatMul",
+                                        "Gemm",
+                                        "Constant",
+                                        "Slice",
+                                        "ScatterElements",
+                                        "Clip",
+                                        "Max"};
+  std::mt19937 random(20);
+  const auto below = [&](size_t n) { return random() % n; };
+  size_t found = 0;
+  for (int round = 0; round < 2000; ++round) {
+    onnx::ModelProto model =
+        ModelFromText(Text("g (float[N,16] x, int64[N,1] t) => (float[N,16] y) "
+                           "<float[1] one = {1}> { y = Identity (x) }"));
+    std::vector<std::string> values = {"x", "t", "one", "y", ""};
+    for (int n = 0; n < 14; ++n) {
+      onnx::NodeProto& node = *model.mutable_graph()->add_node();
+      node.set_op_type(ops[below(ops.size())]);
+      for (size_t i = below(4); i > 0; --i) node.add_input(values[values.size() - 1 - below(5)]);
+      const std::string name = "v" + std::to_string(n);
+      if (below(12) > 0) node.add_output(name);
+      if (below(12) > 0 && node.output_size() > 0) values.push_back(name);
+    }
+    found += LossesOf(std::move(model)).size();
+  }
+  EXPECT_GT(found, 100U);
 }
 
 // A million lookups and not a billion: with a walk through the whole graph for each pick this would
