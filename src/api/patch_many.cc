@@ -18,7 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kModelSuffix = ".onnx";
-constexpr std::string_view kOwnSuffix = ".liger.onnx";
 
 // One name for one place, whether it exists or not; links are followed as far as they lead.
 fs::path RealPath(const fs::path& path) {
@@ -193,9 +192,11 @@ class ManyRun {
     fs::path target;
   };
 
-  bool writes() const { return !options_.patch.check && !options_.patch.dry_run; }
+  // Whether it is a job that writes models, were it not for --dry-run.
+  bool is_writer() const { return !options_.patch.check && !options_.own_suffix.empty(); }
+  bool writes() const { return is_writer() && !options_.patch.dry_run; }
   // In a check nothing depends on where models would go.
-  bool has_output() const { return options_.output && !options_.patch.check; }
+  bool has_output() const { return options_.output && is_writer(); }
   bool to_folder() const { return has_output() && writes(); }
 
   // --- What goes where --------------------------------------------------------------------------
@@ -254,9 +255,10 @@ class ManyRun {
 
   // What an earlier run has written beside its model is no model to patch.
   bool IsOwnOutput(const fs::path& file) const {
+    const std::string& suffix = options_.own_suffix;
     std::string name = file.filename().string();
-    if (has_output() || !name.ends_with(kOwnSuffix)) return false;
-    name.replace(name.size() - kOwnSuffix.size(), kOwnSuffix.size(), kModelSuffix);
+    if (has_output() || suffix.empty() || !name.ends_with(suffix)) return false;
+    name.replace(name.size() - suffix.size(), suffix.size(), kModelSuffix);
     return Exists(file.parent_path() / name);
   }
 
@@ -276,6 +278,7 @@ class ManyRun {
 
   // Every new file has a name of its own, and in an output folder none that is taken.
   Status CheckNames() const {
+    if (!is_writer()) return {};
     std::map<fs::path, fs::path> sources;  // by real path of the target
     std::set<fs::path> inputs;
     for (const Model& model : models_) inputs.insert(RealPath(model.input));
@@ -296,7 +299,7 @@ class ManyRun {
       if (Status status = add(model.input, target); !status) return status;
       if (model.output) {
         if (Exists(target)) taken.push_back(target);
-      } else if (!options_.patch.check && inputs.contains(RealPath(target))) {
+      } else if (inputs.contains(RealPath(target))) {
         return Error{ErrorCode::kUsage,
                      "the output of " + Quoted(model.input) + " would replace " + Quoted(target) +
                          ", which is an input of this run",
@@ -328,8 +331,8 @@ class ManyRun {
                  "output folder is replaced"};
   }
 
-  static fs::path DefaultOutput(const fs::path& input) {
-    return input.parent_path() / (input.stem().string() + std::string(kOwnSuffix));
+  fs::path DefaultOutput(const fs::path& input) const {
+    return input.parent_path() / (input.stem().string() + options_.own_suffix);
   }
 
   // --- The models -------------------------------------------------------------------------------

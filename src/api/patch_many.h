@@ -25,6 +25,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "api/patch_model.h"
@@ -36,6 +37,9 @@ struct ManyOptions {
   std::vector<std::filesystem::path> inputs;    // models, and folders that hold models
   std::optional<std::filesystem::path> output;  // a folder; made if it is not there
   int jobs = 1;                                 // models at a time; 0: one per core
+  // What the job ends its files' names with beside the models; files of a folder that end so are its
+  // own. Empty for a job that writes nothing.
+  std::string own_suffix = ".liger.onnx";
 };
 
 // What is done with a model: PatchModel, or another job with the same way of input and output.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <utility>
 
 #include "report/facts.h"
@@ -26,19 +27,25 @@ constexpr std::array kFormats = {
     FormatFacts{ReportFormat::kGitHub, "github", ".txt"},
 };
 
-// A status and the words for one model and in a summary of several, in the summary's order.
+// A status and its words for people, in the order of a summary. A report without a route is that of
+// another job than patching: it writes models, but patches none.
 struct StatusWords {
   std::string_view status;
   std::string_view words;
+  std::string_view of_another_job;
 };
 constexpr std::array kStatuses = {
-    StatusWords{"ok", "patched"},
-    StatusWords{"checked", "checked"},
-    StatusWords{"dry_run", "would be patched"},
-    StatusWords{"nothing_to_do", "nothing to do"},
-    StatusWords{"expectation_failed", "not as expected"},
-    StatusWords{"error", "failed"},
+    StatusWords{"ok", "patched", "written"},
+    StatusWords{"checked", "checked", "checked"},
+    StatusWords{"dry_run", "would be patched", "would be written"},
+    StatusWords{"nothing_to_do", "nothing to do", "nothing to do"},
+    StatusWords{"expectation_failed", "not as expected", "not as expected"},
+    StatusWords{"error", "failed", "failed"},
 };
+
+std::string WordsOf(const StatusWords& status, const Report& report) {
+  return std::string(report.route.empty() ? status.of_another_job : status.words);
+}
 
 // How texts and workflow commands start.
 constexpr std::array<std::string_view, 13> kTextStarts = {
@@ -63,7 +70,7 @@ std::string Verdict(const Report& report) {
   const size_t unmet = UnmetExpectations(report).size();
   if (unmet > 0) return CountOf(static_cast<int64_t>(unmet), "expectation") + " not met";
   for (const StatusWords& status : kStatuses) {
-    if (status.status == report.status) return std::string(status.words);
+    if (status.status == report.status) return WordsOf(status, report);
   }
   return report.status;
 }
@@ -206,11 +213,14 @@ std::string SummaryLine(std::span<const Report> reports) {
   std::string line = CountOf(static_cast<int64_t>(reports.size()), "model");
   const char* separator = ": ";
   for (const StatusWords& status : kStatuses) {
-    const auto count = std::count_if(reports.begin(), reports.end(),
-                                     [&](const Report& r) { return r.status == status.status; });
-    if (count == 0) continue;
-    line += separator + std::to_string(count) + " " + std::string(status.words);
-    separator = ", ";
+    std::map<std::string, int64_t> counts;
+    for (const Report& report : reports) {
+      if (report.status == status.status) ++counts[WordsOf(status, report)];
+    }
+    for (const auto& [words, count] : counts) {
+      line += separator + std::to_string(count) + " " + words;
+      separator = ", ";
+    }
   }
   return line;
 }

@@ -160,6 +160,21 @@ TEST_F(PatchManyTest, TakesNoOwnOutputForAModelAndThatOfNoModelForOne) {
   EXPECT_EQ(ReadFile(in("a.liger.onnx")), "patched a");
 }
 
+TEST_F(PatchManyTest, OtherJobsHaveOtherOutputs) {
+  for (const char* name : {"a.onnx", "a.liger.onnx", "a.liger.reverted.onnx"}) {
+    WriteFile(in(name), "a");
+  }
+  options_.patch.dry_run = true;
+  options_.own_suffix = ".reverted.onnx";
+  EXPECT_THAT(Inputs(Fake({in()}, false)),
+              ElementsAre(in("a.liger.onnx").string(), in("a.onnx").string()));
+  // A job that writes nothing looks at everything, and has no names that could clash.
+  options_.own_suffix.clear();
+  EXPECT_THAT(Fake({in()}, false), SizeIs(3));
+  EXPECT_THAT(Fake({in("a.onnx"), in("a.liger.onnx"), in("a.onnx")}, false), SizeIs(3));
+  EXPECT_THAT(Inputs(Fake({in("a.onnx")}, true)), ElementsAre(in("a.onnx").string()));
+}
+
 TEST_F(PatchManyTest, DoesNotWriteThroughLinksToOtherFolders) {
   WriteFile(in("a.onnx"), "a");
   WriteFile(folder_ / "elsewhere/b.onnx", "b");

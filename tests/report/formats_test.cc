@@ -55,6 +55,9 @@ TEST(FormatsTest, SummaryCountsModelsByWhatBecameOfThem) {
   const std::vector<Report> reports = {GoodRun(), RunWithMisses(), FailedRun(), GoodRun()};
   EXPECT_EQ(SummaryLine(reports), "4 models: 2 patched, 1 not as expected, 1 failed");
   EXPECT_EQ(SummaryLine({reports.data(), 1}), "1 model: 1 patched");
+  Report reverted = GoodRun();
+  reverted.route.clear();  // the report of a job that patches nothing
+  EXPECT_EQ(SummaryLine({&reverted, 1}), "1 model: 1 written");
   EXPECT_EQ(WorstExitCode(reports), 2);
   EXPECT_EQ(WorstExitCode({}), 0);
 }
