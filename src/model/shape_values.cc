@@ -671,16 +671,33 @@ class Product {
   std::map<std::string, int> symbols_;
 };
 
+// The shape that Reshape is told to give. Before opset 14 ONNX's inference looks at constants only.
+void TakeTarget(const std::vector<Dimension>& to, const onnx::TensorShapeProto& from,
+                bool copies_zero, onnx::TensorShapeProto& shape) {
+  for (size_t i = 0; i < to.size(); ++i) {
+    Dimension& dim = *shape.add_dim();
+    const bool copied = to[i].has_dim_value() && to[i].dim_value() == 0 && copies_zero;
+    if (copied) {
+      if (static_cast<int>(i) < from.dim_size()) dim = from.dim(static_cast<int>(i));
+    } else if (!to[i].has_dim_value() || to[i].dim_value() >= 0) {
+      dim = to[i];
+    }
+  }
+}
+
 // The axis that Reshape computes (-1), where the symbols in front of it cancel out:
 // [batch, seq, 32] to [batch, seq, -1, 8] is [batch, seq, 4, 8].
 void SolveReshape(onnx::InferenceContext& ctx) {
   if (ctx.getNumInputs() != 2 || !onnx::hasInputShape(ctx, 0)) return;
   const onnx::TensorShapeProto& from = onnx::getInputShape(ctx, 0);
   const std::vector<Dimension> to = OperandElements(ctx, 1);
-  auto& result = *ctx.getOutputType(0)->mutable_tensor_type();
-  if (!result.has_shape() || result.shape().dim_size() != static_cast<int>(to.size())) return;
   const onnx::AttributeProto* allow_zero = ctx.getAttribute("allowzero");
   const bool copies_zero = allow_zero == nullptr || allow_zero->i() == 0;
+  auto& result = *ctx.getOutputType(0)->mutable_tensor_type();
+  if (!result.has_shape() && !to.empty()) {
+    TakeTarget(to, from, copies_zero, *result.mutable_shape());
+  }
+  if (!result.has_shape() || result.shape().dim_size() != static_cast<int>(to.size())) return;
   Product length;
   for (const Dimension& dim : from.dim()) {
     if (!length.Times(dim, 1)) return;

@@ -337,6 +337,27 @@ INSTANTIATE_TEST_SUITE_P(StayUnknown, ComputedShapes,
   y = ConstantOfShape (t))",
                                   "y", "f32[?]"}));
 
+TEST(ComputedShapes, AreTakenByReshapeBeforeOpset14) {
+  const Case same{"float[B, S, 2, 4] x, float[B, S, 8] q", R"(
+  target = Shape (q)
+  y = Reshape (x, target))",
+                  "y", ""};
+  const Case copied{"float[B, S, 8] x, int64[1] unknown", R"(
+  zero = Constant <value_ints = [0, -1, 4]> ()
+  target = Concat <axis = 0> (zero, unknown)
+  y = Reshape (x, target))",
+                    "y", ""};
+  const Case split{"float[B, S, 8] x", R"(
+  target = Constant <value_ints = [0, 0, -1, 4]> ()
+  y = Reshape (x, target))",
+                   "y", ""};
+  for (const int opset : {13, 14}) {
+    EXPECT_EQ(Types(ModelText(same, opset))["y"], "f32[B, S, 8]") << opset;
+    EXPECT_EQ(Types(ModelText(split, opset))["y"], "f32[B, S, 2, 4]") << opset;
+  }
+  EXPECT_EQ(Types(ModelText(copied, 13))["y"], "f32[B, ?, 4, ?]");
+}
+
 TEST(ComputedShapes, HaveOtherBoundsInEachBody) {
   auto model = ModelFromText(R"(
 <ir_version: 8, opset_import: ["" : 17]>
