@@ -19,6 +19,7 @@ namespace {
 
 // The parser calls itself for what stands inside of brackets.
 constexpr int kMaxDepth = 64;
+constexpr std::string_view kEndOfText = "the end of the text";
 // Longer lists help nobody.
 constexpr size_t kMostNames = 8;
 
@@ -282,6 +283,18 @@ std::string CountRange(std::string_view verb, int min, int max, std::string_view
   return text + std::to_string(min) + " to " + Count(max, what);
 }
 
+// The operators of the default domain.
+const std::vector<std::string>& OnnxNames() {
+  static const std::vector<std::string> names = [] {
+    std::set<std::string> found;
+    for (const auto& schema : onnx::OpSchemaRegistry::get_all_schemas()) {
+      if (schema.domain().empty()) found.insert(schema.Name());
+    }
+    return std::vector<std::string>(found.begin(), found.end());
+  }();
+  return names;
+}
+
 class TextChecker {
  public:
   explicit TextChecker(const std::string& text) : text_(text) {}
@@ -334,7 +347,7 @@ class TextChecker {
       why = status.ErrorMessage();
     } catch (const std::exception&) {
       // Its number conversions throw, without a place.
-      Fail(0, "the text cannot be parsed: it holds a number that is too large");
+      Fail(LongNumber(), "the text cannot be parsed: it holds a number that is too large");
       return false;
     }
     // "[ParseError at position (line: 3 column: 5)]\nError context: <line>\n<message>"
@@ -368,11 +381,21 @@ class TextChecker {
       message += ", at " + found;
     }
     Fail(offset, "the text cannot be parsed: " + message,
-         offset >= text_.size() || text_.find_first_not_of(" \t\r\n", offset) == std::string::npos
+         found == kEndOfText && text_.find('{') != std::string::npos
              ? "is the closing brace missing?"
              : "the syntax is that of onnx.parser.parse_function: "
                "Name <captures> (inputs) => (outputs) { y = Op <attribute = 1> (x) }");
     return false;
+  }
+
+  // The first number with more digits than 64 bits have; 0 if there is none.
+  size_t LongNumber() const {
+    size_t digits = 0;
+    for (size_t i = 0; i < text_.size(); ++i) {
+      digits = text_[i] >= '0' && text_[i] <= '9' ? digits + 1 : 0;
+      if (digits >= 19) return i + 1 - digits;
+    }
+    return 0;
   }
 
   std::string TokenAt(size_t offset) const {
@@ -381,7 +404,7 @@ class TextChecker {
       if (token.kind == Token::Kind::kEnd) break;
       return "'" + token.text + "'";
     }
-    return "the end of the text";
+    return std::string(kEndOfText);
   }
 
   void Signature() {
@@ -437,12 +460,14 @@ class TextChecker {
     }
     Uses uses;
     for (const onnx::NodeProto& node : proto_.node()) uses.Take(node);
+    // A mistyped reference leaves the capture that was meant without a use.
+    const bool all_declared = std::includes(declared.begin(), declared.end(),
+                                            uses.attributes.begin(), uses.attributes.end());
     for (const TextName& capture : result_.attributes) {
-      if (!uses.attributes.contains(capture.name)) {
-        Fail(capture.offset, "attribute '" + capture.name + "' is captured and never used",
-             "@" + capture.name + " uses it: c = Constant <value_float: float = @" + capture.name +
-                 "> ()");
-      }
+      if (!all_declared || uses.attributes.contains(capture.name)) continue;
+      Fail(capture.offset, "attribute '" + capture.name + "' is captured and never used",
+           "@" + capture.name + " uses it: c = Constant <value_float: float = @" + capture.name +
+               "> ()");
     }
     for (int i = 0; i < proto_.node_size(); ++i) {
       const onnx::NodeProto& node = proto_.node(i);
@@ -496,7 +521,8 @@ class TextChecker {
         } else {
           std::vector<std::string> known;
           for (const auto& [name, at] : computed) known.push_back(name);
-          FailName(offset, "value '" + input + "' is never computed", input, std::move(known));
+          FailName(offset, "value '" + input + "' is neither an input nor computed", input,
+                   std::move(known));
           mistyped_ = true;
         }
       }
@@ -526,6 +552,7 @@ class TextChecker {
         mistyped_ = true;
       } else if (found->second < 0) {
         Fail(output.offset, "output '" + output.name + "' is an input");
+        mistyped_ = true;
       }
     }
     // A mistyped name leaves the one that was meant without a use.
@@ -563,10 +590,10 @@ class TextChecker {
     }
     for (int i = 0; i < proto_.node_size(); ++i) {
       const onnx::NodeProto& node = proto_.node(i);
-      const bool has_body =
-          std::any_of(node.attribute().begin(), node.attribute().end(),
-                      [](const auto& a) { return a.has_g() || a.graphs_size() > 0; });
-      if (has_body) Fail(places_->Op(i), FullName(node) + " has a body and cannot stand in a text");
+      if (HasBody(node)) {
+        Fail(places_->Op(i), FullName(node) + " has a body and cannot stand in a text");
+        continue;
+      }
       if (Domain(node.domain()).empty()) continue;
       if (node.domain() == kOpDomain) {
         OurOp(i, node);
@@ -609,7 +636,7 @@ class TextChecker {
   // An operator of the default domain at one version.
   void OnnxOp(int index, int64_t opset, std::vector<TextFault>& faults) const {
     const onnx::NodeProto& node = proto_.node(index);
-    if (!Domain(node.domain()).empty()) return;
+    if (!Domain(node.domain()).empty() || HasBody(node)) return;
     const size_t place = places_->Op(index);
     const std::string at = " at opset " + std::to_string(opset);
     const auto* schema =
@@ -629,15 +656,8 @@ class TextChecker {
                               ": narrow `opset:`, or write another text for older opsets"});
         return;
       }
-      std::set<std::string> known;
-      for (const auto& candidate : onnx::OpSchemaRegistry::get_all_schemas()) {
-        if (candidate.domain().empty()) known.insert(candidate.Name());
-      }
-      faults.push_back({place,
-                        "'" + node.op_type() + "' is no ONNX operator",
-                        "",
-                        node.op_type(),
-                        {known.begin(), known.end()}});
+      faults.push_back(
+          {place, "'" + node.op_type() + "' is no ONNX operator", "", node.op_type(), OnnxNames()});
       return;
     }
     if (schema->Deprecated()) {
@@ -649,6 +669,7 @@ class TextChecker {
                 schema->max_output(), at, faults);
     std::vector<std::string> known;
     for (const auto& [name, attribute] : schema->attributes()) known.push_back(name);
+    bool is_known = true;
     for (const onnx::AttributeProto& attribute : node.attribute()) {
       const size_t there = places_->NodeAttribute(index, attribute.name());
       const auto found = schema->attributes().find(attribute.name());
@@ -656,10 +677,13 @@ class TextChecker {
         faults.push_back({there,
                           node.op_type() + " has no attribute '" + attribute.name() + "'" + at, "",
                           attribute.name(), known});
-        if (HadAttribute(node, attribute.name(), opset)) {
+        if (HasAttribute(node.op_type(), attribute.name(), 1, opset)) {
           faults.back().hint = "older opsets have it: one entry for those and one for opset " +
                                std::to_string(opset) + " on";
+        } else if (HasAttribute(node.op_type(), attribute.name(), opset, NewestOpset())) {
+          faults.back().hint = "newer opsets have it: narrow `opset:`";
         }
+        is_known = false;
       } else if (attribute.type() != onnx::AttributeProto::UNDEFINED &&
                  attribute.type() != found->second.type) {
         faults.push_back({there,
@@ -671,19 +695,26 @@ class TextChecker {
       }
     }
     for (const auto& [name, attribute] : schema->attributes()) {
-      if (attribute.required && !Has(node, name)) {
+      if (is_known && attribute.required && !Has(node, name)) {
         faults.push_back({place, node.op_type() + " lacks the attribute '" + name + "'" + at});
       }
     }
   }
 
-  static bool HadAttribute(const onnx::NodeProto& node, const std::string& name, int64_t opset) {
-    for (int64_t older = opset - 1; older > 0; --older) {
-      const auto* schema = onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(older),
-                                                          onnx::ONNX_DOMAIN);
+  // Whether the operator has the attribute at one of the versions.
+  static bool HasAttribute(const std::string& op_type, const std::string& name, int64_t first,
+                           int64_t last) {
+    for (int64_t opset = first; opset <= last; ++opset) {
+      const auto* schema =
+          onnx::OpSchemaRegistry::Schema(op_type, static_cast<int>(opset), onnx::ONNX_DOMAIN);
       if (schema != nullptr && schema->attributes().contains(name)) return true;
     }
     return false;
+  }
+
+  static bool HasBody(const onnx::NodeProto& node) {
+    return std::any_of(node.attribute().begin(), node.attribute().end(),
+                       [](const auto& a) { return a.has_g() || a.graphs_size() > 0; });
   }
 
   static bool Has(const onnx::NodeProto& node, const std::string& attribute) {

@@ -270,7 +270,8 @@ class UserMapParser {
     if (kinds.empty() && !IsMistyped(map, all_kinds, EntryKeys())) {
       reader_.Fail(node.position, what + " names none of class, function, scope and match");
     } else if (kinds.size() > 1) {
-      reader_.Fail(node.position, what + " has " + JoinNames(kinds) + "; an entry has one of them",
+      reader_.Fail(node.position,
+                   what + " has " + JoinNames(kinds) + "; an entry has one of them alone",
                    "write one entry for each");
     }
     const bool has_match = std::find(kinds.begin(), kinds.end(), "match") != kinds.end();
@@ -388,11 +389,17 @@ class UserMapParser {
                  UserEntry* entry) {
     const OpName* known = FindOpName(op);
     if (known == nullptr) {
-      const std::string nearest = DidYouMean(op, UsableNames());
-      reader_.Fail(node.position, "unknown op '" + name + "'",
-                   (nearest.empty() ? "" : nearest + " ") +
-                       "--list ops names the ops of this program; an op of your own has a domain "
-                       "and a `match`");
+      // RMSNorm for LigerRMSNorm.
+      const OpName* prefixed = FindOpName("Liger" + op);
+      std::string nearest = prefixed != nullptr && prefixed->refused.empty()
+                                ? "did you mean " + std::string(prefixed->name) + "?"
+                                : DidYouMean(op, UsableNames());
+      if (nearest.empty()) {
+        nearest =
+            "--list ops names the ops of this program; an op of your own has a domain and a "
+            "`match`";
+      }
+      reader_.Fail(node.position, "unknown op '" + name + "'", std::move(nearest));
       return;
     }
     if (!known->refused.empty()) {
@@ -444,8 +451,12 @@ class UserMapParser {
 
   void ReadMatch(const YamlNode& node, YamlPosition position, const std::string& module,
                  bool has_range, const YamlNode* types, UserEntry* entry) {
-    entry->text = reader_.String(node, "match");
-    if (entry->text.empty()) return;
+    if (node.scalar.find_first_not_of(" \t\r\n") == std::string::npos) {
+      reader_.Fail(node.position, "match has to be a function text",
+                   "match: | with the text in the lines below, further to the right");
+      return;
+    }
+    entry->text = node.scalar;
     std::optional<OpsetRange> range;
     if (has_range) range = {entry->min_opset, entry->max_opset};
     CheckedText checked = CheckFunctionText(entry->text, range);

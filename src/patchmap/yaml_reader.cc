@@ -131,6 +131,27 @@ Error YamlError(std::string_view file, YamlPosition position, std::string messag
   return Error{ErrorCode::kUsage, std::move(message), PlaceOf(file, position), ""};
 }
 
+// What an author most likely meant where the library stopped at `position`.
+std::string HintFor(std::string_view text, const YAML::Exception& exception,
+                    YamlPosition position) {
+  if (exception.msg == YAML::ErrorMsg::TAB_IN_INDENTATION) return "YAML is indented by spaces";
+  if (exception.msg == YAML::ErrorMsg::MAP_VALUE) {
+    return "a value with ': ' in it stands in quotes, a text of several lines behind |";
+  }
+  for (int line = 1; line < position.line; ++line) {
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  }
+  const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
+  const size_t colon = line.find(": ");
+  const size_t start = line.find_first_not_of(' ', colon == std::string_view::npos ? 0 : colon + 2);
+  if (start == std::string_view::npos) return "";
+  const std::string_view value = line.substr(start);
+  if (value.starts_with("*") || value.starts_with(">=")) {
+    return "words that begin with * or > stand in quotes: \"" + std::string(value) + "\"";
+  }
+  return "";
+}
+
 }  // namespace
 
 Result<YamlNode> ParseYaml(std::string_view file, std::string_view text) {
@@ -157,7 +178,9 @@ Result<YamlNode> ParseYaml(std::string_view file, std::string_view text) {
   } catch (const YamlFailure& failure) {
     return YamlError(file, failure.position, failure.message);
   } catch (const YAML::Exception& exception) {
-    return YamlError(file, PositionOf(exception.mark), "not valid YAML: " + exception.msg);
+    Error error = YamlError(file, PositionOf(exception.mark), "not valid YAML: " + exception.msg);
+    error.hint = HintFor(text, exception, PositionOf(exception.mark));
+    return error;
   }
 }
 

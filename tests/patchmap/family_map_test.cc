@@ -185,6 +185,23 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"outside: [vision]", "outside: [vision.*]", "42:17", "dotted name"},
         BadCase{"child: proj", "child: a-b", "41:14", "not a dotted name"}));
 
+TEST(ParseFamilyMap, ReportsAllFaultsOfAFile) {
+  std::string text = Replaced("family: mymodel", "family: MyModel");
+  for (const auto& [from, to] :
+       {std::pair("  rope: on", "  ropes: on"), std::pair("op: LigerRMSNorm", "op:"),
+        std::pair("per_instance: 2", "per_instance: 0"), std::pair("child: proj", "child: a-b")}) {
+    text.replace(text.find(from), std::string_view(from).size(), to);
+  }
+  const Result<FamilyMap> map = ParseFamilyMap("families/mymodel.yaml", text);
+  ASSERT_FALSE(map);
+  std::vector<std::string> places = {map.error().location};
+  for (const Error& other : map.error().others) places.push_back(other.location);
+  // `rope` in `modules` is no fault of its own: what the defaults meant is not known.
+  EXPECT_THAT(places, ElementsAre("families/mymodel.yaml:2:9", "families/mymodel.yaml:16:3",
+                                  "families/mymodel.yaml:28:7", "families/mymodel.yaml:36:21",
+                                  "families/mymodel.yaml:41:14"));
+}
+
 TEST(ReadFamilyHead, ReadsPlainHeadsLikeTheFullParser) {
   const Result<FamilyMap> map = ParseFamilyMap("families/mymodel.yaml", kGood);
   const Result<FamilyHead> head = ReadFamilyHead("families/mymodel.yaml", kGood);

@@ -72,6 +72,26 @@ TEST(YamlReader, NamesTheNearestKey) {
   EXPECT_EQ(error->hint, "did you mean count?");
 }
 
+TEST(YamlReader, CollectsFaultsInTheOrderOfTheFile) {
+  const std::optional<Error> error = ReadPair("cuont: 3\nname: [a]\nname: b\ncount: x\ncuont: 4\n");
+  ASSERT_TRUE(error.has_value());
+  std::vector<std::string> faults = {error->location + " " + error->message};
+  for (const Error& other : error->others) faults.push_back(other.location + " " + other.message);
+  EXPECT_THAT(faults,
+              testing::ElementsAre(
+                  "m.yaml:1:1 unknown key 'cuont' in the map", "m.yaml:2:7 name has to be a word",
+                  "m.yaml:3:1 key 'name' stands twice in the map, first in line 2",
+                  "m.yaml:4:8 count has to be an integer",
+                  "m.yaml:5:1 key 'cuont' stands twice in the map, first in line 1"));
+}
+
+// A map that is none has no keys that could lack.
+TEST(YamlReader, SaysNothingTwice) {
+  const std::optional<Error> error = ReadPair("[name, count]\n");
+  ASSERT_TRUE(error.has_value());
+  EXPECT_TRUE(error->others.empty());
+}
+
 TEST(YamlReader, RefusesBinaryInput) {
   const std::optional<Error> error = ReadPair(std::string_view("name: a\nco\0unt", 14));
   ASSERT_TRUE(error.has_value());
