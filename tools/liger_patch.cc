@@ -129,6 +129,9 @@ std::vector<PatchOutcome> RunJobs(const CommandLine& line, bool many) {
     run.inputs.assign(line.inputs.begin(), line.inputs.end());
     if (!line.output.empty()) run.output = line.output;
     run.jobs = line.jobs;
+    if (line.job == Job::kLint) run.own_suffix = "";
+    if (line.job == Job::kRevert) run.own_suffix = ".reverted.onnx";
+    if (line.job == Job::kRefresh) run.own_suffix = ".refreshed.onnx";
     return PatchMany(run, job);
   }
   options.input = line.inputs.front();

@@ -264,6 +264,36 @@ class FolderTest(ManyTest):
         self.assertEqual(document["reports"][2]["modules"]["rms_norm"]["excluded"], 1)
 
 
+class OtherJobsTest(ManyTest):
+    def setUp(self):
+        super().setUp()
+        self.model(to="in/a.onnx", config=True)
+        self.patch("in")
+
+    def test_lint_looks_at_every_file_and_writes_nothing(self):
+        before = self.files()
+        for arguments in (["in"], ["in/a.onnx", "in/a.liger.onnx"]):
+            run = self.patch("--lint", *arguments)
+            for name in ("in/a.onnx", "in/a.liger.onnx"):
+                self.assertIn(name, run.stdout)
+        self.assertEqual(self.files(), before)
+
+    def test_a_folder_is_reverted_beside_its_models_and_into_another(self):
+        run = self.patch("--revert", "in")
+        self.assertIn("2 models: 1 written, 1 nothing to do", run.stdout)
+        self.assertEqual(sorted(self.folder_files("in")),
+                         ["a.liger.onnx", "a.liger.reverted.onnx", "a.onnx", "config.json"])
+        self.assertEqual(liger_nodes(self.folder / "in/a.liger.reverted.onnx"), [])
+        after = self.files()
+        self.patch("--revert", "in")
+        self.assertEqual(self.files(), after)
+        self.patch("--revert", "in", "-o", "out")
+        files = self.folder_files("out")
+        self.assertEqual(sorted(files), sorted(self.folder_files("in")))
+        self.assertEqual(liger_nodes(self.folder / "out/a.liger.onnx"), [])
+        self.assertEqual(files["a.onnx"], (self.folder / "in/a.onnx").read_bytes())
+
+
 class ReportsTest(ManyTest):
     def setUp(self):
         super().setUp()
