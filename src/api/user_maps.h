@@ -66,10 +66,6 @@ class UserMaps {
     bool excluded = false;
   };
 
-  // The error for a pattern that matched nowhere, with the place where it came closest.
-  static Status NeverMatched(const UserEntry& entry, const std::vector<const NearMiss*>& misses,
-                             const RewritePlan& plan);
-
   std::vector<UserMap> maps_;
   std::string extends_;
   std::vector<Entry> entries_;

@@ -76,6 +76,21 @@ class [[nodiscard]] Status {
   std::optional<Error> error_;
 };
 
+// Gathers errors of one kind into one, so that all faults are shown at once.
+//
+//   ErrorList errors;
+//   errors.Add(...);
+//   return errors.Take();   // success if there was none
+class ErrorList {
+ public:
+  // Further ones that the error holds are added behind it.
+  void Add(Error error);
+  Status Take();
+
+ private:
+  std::vector<Error> errors_;
+};
+
 // Prints `what` with its place and aborts: for invariants of this program, never for user input.
 [[noreturn]] void Fatal(const char* file, int line, std::string_view what);
 

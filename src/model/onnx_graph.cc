@@ -415,7 +415,36 @@ Result<FunctionText> ParseFunctionText(std::string_view text) {
   return result;
 }
 
-Status InferTextTypes(const std::string& source, const std::map<std::string, DType>& inputs,
+namespace {
+
+void SetType(const ValueType& type, onnx::TypeProto& proto) {
+  auto& tensor = *proto.mutable_tensor_type();
+  tensor.set_elem_type(static_cast<int32_t>(type.dtype));
+  if (!type.shape) return;
+  tensor.mutable_shape();
+  for (const Dim& dim : *type.shape) {
+    auto& made = *tensor.mutable_shape()->add_dim();
+    if (dim.is_known()) made.set_dim_value(dim.value);
+    if (!dim.is_known() && !dim.symbol.empty()) made.set_dim_param(dim.symbol);
+  }
+}
+
+// The attribute's value; where none is known, one that no type depends on.
+void PutReference(const std::map<std::string, Attribute::Value>& attributes,
+                  onnx::AttributeProto& attribute) {
+  const auto value = attributes.find(attribute.ref_attr_name());
+  attribute.clear_ref_attr_name();
+  attribute.set_i(1);
+  attribute.set_f(1);
+  if (value == attributes.end()) return;
+  if (const auto* i = std::get_if<int64_t>(&value->second)) attribute.set_i(*i);
+  if (const auto* f = std::get_if<float>(&value->second)) attribute.set_f(*f);
+}
+
+}  // namespace
+
+Status InferTextTypes(const std::string& source, const std::map<std::string, ValueType>& inputs,
+                      const std::map<std::string, Attribute::Value>& attributes,
                       const std::map<std::string, int64_t>& opsets, FunctionText& text) {
   onnx::FunctionProto function;
   LIGER_CHECK(onnx::OnnxParser(source.c_str()).Parse(function).IsOK());
@@ -430,22 +459,17 @@ Status InferTextTypes(const std::string& source, const std::map<std::string, DTy
   for (const std::string& name : function.input()) {
     onnx::ValueInfoProto& input = *graph.add_input();
     input.set_name(name);
-    input.mutable_type()->mutable_tensor_type()->set_elem_type(
-        static_cast<int32_t>(inputs.at(name)));
+    SetType(inputs.at(name), *input.mutable_type());
   }
   graph.mutable_node()->Swap(function.mutable_node());
   for (onnx::NodeProto& node : *graph.mutable_node()) {
     for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
-      // No type depends on the value.
-      if (attribute.ref_attr_name().empty()) continue;
-      attribute.clear_ref_attr_name();
-      attribute.set_i(1);
-      attribute.set_f(1);
+      if (!attribute.ref_attr_name().empty()) PutReference(attributes, attribute);
     }
   }
   try {
     const onnx::ShapeInferenceOptions options{/*check_type=*/true, /*strict_mode=*/1,
-                                              /*data_prop=*/false};
+                                              /*data_prop=*/true};
     onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), options);
   } catch (const std::exception& error) {
     return Error{ErrorCode::kUsage,
@@ -454,7 +478,7 @@ Status InferTextTypes(const std::string& source, const std::map<std::string, DTy
   for (const onnx::ValueInfoProto& info : graph.value_info()) {
     const auto value = text.graph.by_name.find(info.name());
     if (value == text.graph.by_name.end()) continue;
-    text.graph.values[value->second].type.dtype = TypeOf(info.type()).dtype;
+    text.graph.values[value->second].type = TypeOf(info.type());
   }
   return {};
 }

@@ -39,10 +39,12 @@ struct FunctionText {
 // The body of a function as a graph without types.
 Result<Graph> GraphOfFunction(const onnx::FunctionProto& function);
 
-// Gives the values of the text the dtypes that follow from those of its inputs, by name, at the
-// operator set versions of `opsets`; values whose dtype does not follow stay without one. An error
-// (kUsage) if the text's operators do not take such inputs. `source` is what `text` was parsed from.
-Status InferTextTypes(const std::string& source, const std::map<std::string, DType>& inputs,
+// Gives the values of the text the types that follow from those of its inputs, by name, at the
+// operator set versions of `opsets`; `attributes` take the place of references to them, as far as
+// they are there. What does not follow stays unknown. An error (kUsage) if the text's operators do
+// not take such inputs. `source` is what `text` was parsed from.
+Status InferTextTypes(const std::string& source, const std::map<std::string, ValueType>& inputs,
+                      const std::map<std::string, Attribute::Value>& attributes,
                       const std::map<std::string, int64_t>& opsets, FunctionText& text);
 
 // Parses the text; an error carries the parser's own message with its line.

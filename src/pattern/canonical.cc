@@ -103,6 +103,18 @@ std::optional<std::vector<TermId>> Canonicalizer::Lower(const NodeContext& conte
 std::vector<TermId> Canonicalizer::Evaluate(const Graph& body, std::span<const TermId> inputs,
                                             const AttributeEnv& env,
                                             const std::map<std::string, int64_t>& opsets) {
+  return EvaluateBody(body, inputs, &env, opsets);
+}
+
+std::vector<TermId> Canonicalizer::EvaluateInPlace(const Graph& body,
+                                                   std::span<const TermId> inputs,
+                                                   const std::map<std::string, int64_t>& opsets) {
+  return EvaluateBody(body, inputs, nullptr, opsets);
+}
+
+std::vector<TermId> Canonicalizer::EvaluateBody(const Graph& body, std::span<const TermId> inputs,
+                                                const AttributeEnv* env,
+                                                const std::map<std::string, int64_t>& opsets) {
   LIGER_CHECK(inputs.size() == body.inputs.size());
   std::vector<TermId> values(body.values.size(), kNone);
   for (size_t i = 0; i < inputs.size(); ++i) values[body.inputs[i]] = inputs[i];
@@ -114,13 +126,17 @@ std::vector<TermId> Canonicalizer::Evaluate(const Graph& body, std::span<const T
     context.opset = OpsetOf(opsets, node.domain);
     context.default_opset = OpsetOf(opsets, "");
     context.args = args;
-    context.env = &env;
+    context.env = env;
     for (const ValueId output : node.outputs) {
       context.output_types.push_back(output == kNone ? ValueType{} : body.values[output].type);
     }
     const std::vector<TermId> outputs = Canonicalize(context);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      if (node.outputs[i] != kNone && i < outputs.size()) values[node.outputs[i]] = outputs[i];
+      const ValueId output = node.outputs[i];
+      if (output == kNone || i >= outputs.size()) continue;
+      values[output] = outputs[i];
+      if (env == nullptr && outputs[i] != kNone)
+        SetShape(outputs[i], body.values[output].type.shape);
     }
   }
   std::vector<TermId> results;

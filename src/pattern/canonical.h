@@ -61,6 +61,12 @@ class Canonicalizer {
                                const AttributeEnv& env,
                                const std::map<std::string, int64_t>& opsets);
 
+  // The terms of a body's outputs as if it stood in the graph in place of its call: attributes are
+  // values, and values have the types that `body` says. Equal to a term of the graph exactly if the
+  // body computes the same.
+  std::vector<TermId> EvaluateInPlace(const Graph& body, std::span<const TermId> inputs,
+                                      const std::map<std::string, int64_t>& opsets);
+
   // Shapes of terms that stand for values of the graph.
   void SetShape(TermId term, const std::optional<Shape>& shape);
   const Shape* FindShape(TermId term) const;
@@ -68,6 +74,9 @@ class Canonicalizer {
   TermStore& terms() { return terms_; }
 
  private:
+  std::vector<TermId> EvaluateBody(const Graph& body, std::span<const TermId> inputs,
+                                   const AttributeEnv* env,
+                                   const std::map<std::string, int64_t>& opsets);
   std::optional<std::vector<TermId>> Lower(const NodeContext& context);
 
   TermStore& terms_;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <span>
 
+#include "pattern/own_match.h"
+
 namespace liger {
 namespace {
 
@@ -93,6 +95,15 @@ class Search {
                view_.Describe(goal.graph);
       });
     }
+    if (p.kind == TermKind::kInts) {
+      if (g.kind == TermKind::kInts && p.numbers == g.numbers && p.dtype == g.dtype) {
+        return Solve(goal.next);
+      }
+      return Fail(goal, [&] {
+        return "expected the constant " + terms_.ToString(goal.pattern) + ", found " +
+               view_.Describe(goal.graph);
+      });
+    }
     if (p.kind == TermKind::kCapture) return SolveCapture(goal);
     if (p.IsOp(op::kNeg) && terms_[p.args[0]].kind == TermKind::kCapture &&
         g.kind == TermKind::kScalar) {
@@ -118,7 +129,9 @@ class Search {
         if (WithBound(goal.pattern, goal.graph, [&] { return Solve(&inside); })) return true;
       }
     }
-    if (g.kind != TermKind::kOp || p.text != g.text || p.numbers != g.numbers ||
+    // A text does not know how long the axis is that it sums over.
+    const bool any_length = p.IsOp(op::kSum) && p.numbers[0] < 0;
+    if (g.kind != TermKind::kOp || p.text != g.text || (p.numbers != g.numbers && !any_length) ||
         p.args.size() != g.args.size()) {
       return Fail(goal, [&] {
         return "expected " + Name(goal.pattern) + ", found " + view_.Describe(goal.graph);
@@ -145,7 +158,8 @@ class Search {
   // The body of an own op is its text: it holds this very number, as a scalar.
   bool IsConstant(const Term& p, const Term& g) const {
     if (!instance_.op->contract->is_own()) return SameConstant(p, g);
-    return RoundTo(g.dtype, p.scalar) == g.scalar && p.numbers == g.numbers;
+    return RoundTo(g.dtype, p.scalar) == g.scalar && p.numbers == g.numbers &&
+           (IsFloat(g.dtype) || HoldsInteger(g.scalar));
   }
 
   bool SolveCapture(const Goal& goal) {
@@ -168,7 +182,16 @@ class Search {
     if (p.dtype != dtype) {
       return Fail(goal, [&] { return p.text + " has dtype " + std::string(DTypeName(dtype)); });
     }
-    if (!IsFloat(dtype)) return BindValue(goal, p, static_cast<int64_t>(scalar), goal.next);
+    const AttributeSpec* spec = instance_.op->contract->FindAttribute(p.text);
+    const bool is_int = spec != nullptr && instance_.op->contract->is_own()
+                            ? spec->kind == AttributeKind::kInt
+                            : !IsFloat(dtype);
+    if (is_int && !HoldsInteger(scalar)) {
+      return Fail(goal, [&] {
+        return p.text + " = " + std::to_string(scalar) + " is no integer, or too large a one";
+      });
+    }
+    if (is_int) return BindValue(goal, p, static_cast<int64_t>(scalar), goal.next);
     const auto value = static_cast<float>(scalar);
     if (!std::isfinite(scalar)) {
       return Fail(goal, [&] { return p.text + " is not finite"; });
@@ -388,6 +411,9 @@ class Search {
         return Refuse("leaf", std::string(instance_.op->contract->inputs[i].name) +
                                   " has no value of its own in the graph");
       }
+    }
+    if (instance_.op->contract->is_own() && !IsBodyInPlace(view_, instance_, binding)) {
+      return Refuse("body", "the text, put in its place, does not come to the same");
     }
     if (const auto refusal = guards_.Check(instance_, binding.inputs, binding.attributes)) {
       return Refuse(refusal->guard, refusal->reason);

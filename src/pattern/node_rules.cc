@@ -337,6 +337,8 @@ class NodeRules {
 
   Maybe Cast() {
     const auto to = static_cast<DType>(AttrOr<int64_t>("to", 0));
+    // What becomes of numbers that an 8-bit type does not hold.
+    if (AttrOr<int64_t>("saturate", 1) != 1 || Attr("round_mode")) return std::nullopt;
     return to != DType::kUndefined ? Maybe(terms_.Cast(Arg(0), to)) : std::nullopt;
   }
 
@@ -808,6 +810,41 @@ class NodeRules {
     }
   }
 
+  // Whether the attribute says what holds without it, at every version of the operator.
+  static bool IsDefault(const Node& node, const Attribute& attribute) {
+    static const std::map<std::string_view, std::map<std::string_view, Attribute::Value>> defaults =
+        {{"ArgMax",
+          {{"axis", int64_t{0}}, {"keepdims", int64_t{1}}, {"select_last_index", int64_t{0}}}},
+         {"ArgMin",
+          {{"axis", int64_t{0}}, {"keepdims", int64_t{1}}, {"select_last_index", int64_t{0}}}},
+         {"CumSum", {{"exclusive", int64_t{0}}, {"reverse", int64_t{0}}}},
+         {"Elu", {{"alpha", 1.0F}}},
+         {"Gather", {{"axis", int64_t{0}}}},
+         {"GatherElements", {{"axis", int64_t{0}}}},
+         {"GatherND", {{"batch_dims", int64_t{0}}}},
+         {"Gelu", {{"approximate", std::string("none")}}},
+         {"Gemm",
+          {{"alpha", 1.0F}, {"beta", 1.0F}, {"transA", int64_t{0}}, {"transB", int64_t{0}}}},
+         {"LeakyRelu", {{"alpha", 0.01F}}},
+         {"Mod", {{"fmod", int64_t{0}}}},
+         {"ReduceMax", {{"keepdims", int64_t{1}}}},
+         {"ReduceMin", {{"keepdims", int64_t{1}}}},
+         {"ReduceProd", {{"keepdims", int64_t{1}}}},
+         {"ReduceL1", {{"keepdims", int64_t{1}}}},
+         {"ReduceL2", {{"keepdims", int64_t{1}}}},
+         {"ReduceLogSum", {{"keepdims", int64_t{1}}}},
+         {"ReduceLogSumExp", {{"keepdims", int64_t{1}}}},
+         {"ReduceMean", {{"keepdims", int64_t{1}}}},
+         {"ReduceSum", {{"keepdims", int64_t{1}}}},
+         {"Reshape", {{"allowzero", int64_t{0}}}},
+         {"TopK", {{"largest", int64_t{1}}, {"sorted", int64_t{1}}}},
+         {"Trilu", {{"upper", int64_t{1}}}}};
+    const auto op = node.domain.empty() ? defaults.find(node.op_type) : defaults.end();
+    if (op == defaults.end()) return false;
+    const auto value = op->second.find(attribute.name);
+    return value != op->second.end() && value->second == attribute.value;
+  }
+
   // An operator without rules: itself, with its attributes in order of their names.
   std::vector<TermId> Generic() {
     const Node& node = *context_.node;
@@ -817,6 +854,7 @@ class NodeRules {
     std::map<std::string, Attribute::Value> attributes;
     for (const Attribute& attribute : node.attributes) {
       if (std::holds_alternative<Tensor>(attribute.value)) return Opaque();
+      if (IsDefault(node, attribute)) continue;
       attributes[attribute.name] = *Attr(attribute.name);
     }
     std::string text = node.domain + "::" + node.op_type;

@@ -406,13 +406,15 @@ std::vector<TermId> OpPatternSet::Evaluate(Canonicalizer& canonicalizer, const O
   }
   // Ops of ours use operators whose result has the dtype of their operand; others may use any.
   FunctionText typed = text.function;
-  std::map<std::string, DType> dtypes;
+  std::map<std::string, ValueType> types;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    dtypes[graph.values[graph.inputs[i]].name] = canonicalizer.terms()[inputs[i]].dtype;
+    types[graph.values[graph.inputs[i]].name].dtype = canonicalizer.terms()[inputs[i]].dtype;
   }
-  if (!InferTextTypes(text.source, dtypes, typed.opsets, typed)) {
+  if (!InferTextTypes(text.source, types, {}, typed.opsets, typed)) {
     return std::vector<TermId>(graph.outputs.size(), kNone);
   }
+  // Shapes of single values do not hold for every match.
+  for (Value& value : typed.graph.values) value.type.shape.reset();
   return canonicalizer.Evaluate(typed.graph, inputs, env, typed.opsets);
 }
 

@@ -193,6 +193,13 @@ class OpPatternSet : public FusedOpTexts {
                                const OpText& text, std::span<const TermId> variables,
                                const AttributeEnv& attributes) const;
 
+  // The outputs of an own op's text in place of a match: of these graph terms, with these values of
+  // its attributes. Empty if its operators do not take such inputs.
+  static std::vector<TermId> EvaluateInPlace(Canonicalizer& canonicalizer,
+                                             const OpContract& contract, const OpText& text,
+                                             std::span<const TermId> inputs,
+                                             const AttributeEnv& attributes);
+
   // FusedOpTexts: a fused op that another one calls.
   std::vector<TermId> Expand(Canonicalizer& canonicalizer, const Node& node, int64_t opset,
                              std::span<const TermId> args, const AttributeEnv& env) const override;

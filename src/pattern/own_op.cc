@@ -182,18 +182,19 @@ Status OpPatternSet::AddOwn(const OwnOp& own, const std::map<std::string, int64_
   for (size_t t = 0; t < op.texts.size(); ++t) {
     const OpText& text = op.texts[t];
     std::vector<TermId> variables;
-    std::map<std::string, DType> dtypes;
+    std::map<std::string, ValueType> types;
     for (size_t i = 0; i < made.inputs.size(); ++i) {
       const DType dtype = made.tuples.front().Find(made.inputs[i].type_symbol);
       variables.push_back(terms.Variable(static_cast<int>(i), dtype));
-      dtypes[std::string(made.inputs[i].name)] = dtype;
+      types[std::string(made.inputs[i].name)].dtype = dtype;
     }
     FunctionText typed = text.function;
-    if (Status status = InferTextTypes(text.source, dtypes, typed.opsets, typed); !status) {
+    if (Status status = InferTextTypes(text.source, types, {}, typed.opsets, typed); !status) {
       return BadText(*texts[t], status.error().message,
                      "`types:` gives the dtypes of inputs that are no floats");
     }
     Graph whole = typed.graph;
+    for (Value& value : whole.values) value.type.shape.reset();
     for (const Node& node : whole.nodes) {
       for (const ValueId output : node.outputs) {
         if (output != kNone) whole.outputs.push_back(output);
@@ -204,6 +205,11 @@ Status OpPatternSet::AddOwn(const OwnOp& own, const std::map<std::string, int64_
     for (const Node& node : whole.nodes) {
       for (const ValueId output : node.outputs) {
         if (output != kNone && values[at++] == kNone) {
+          if (node.op_type == "Constant") {
+            return BadText(*texts[t], "a Constant of the text is no number that can be compared",
+                           "numbers are scalars (value_float, value_int), lists are of integers "
+                           "(value_ints)");
+          }
           return BadText(*texts[t],
                          "the operator " + (node.domain.empty() ? "" : node.domain + ".") +
                              node.op_type + " in the text cannot be matched",
@@ -225,6 +231,10 @@ Status OpPatternSet::AddOwn(const OwnOp& own, const std::map<std::string, int64_
       return BadText(*texts[t], "input '" + std::string(made.inputs[i].name) +
                                     "' does not enter the first output");
     }
+    if (!contents.folded.empty() && contents.folded.front() == "Broadcast") {
+      return BadText(*texts[t], "a constant of the text has axes of its own",
+                     "write numbers as scalars: Constant <value_float: float = 2.5> ()");
+    }
     if (!contents.folded.empty()) {
       return BadText(*texts[t],
                      "the text computes " + contents.folded.front() +
@@ -236,6 +246,11 @@ Status OpPatternSet::AddOwn(const OwnOp& own, const std::map<std::string, int64_
       return BadText(*texts[t], "attribute '" + capture + "' does not enter the first output");
     }
     for (size_t i = 1; i < typed.graph.outputs.size(); ++i) {
+      if (std::find(values.begin(), values.begin() + static_cast<int64_t>(i), values[i]) !=
+          values.begin() + static_cast<int64_t>(i)) {
+        return BadText(*texts[t], "output '" + std::string(made.outputs[i].name) +
+                                      "' is the same value as another output");
+      }
       if (contents.terms.contains(values[i])) continue;
       return BadText(*texts[t],
                      "output '" + std::string(made.outputs[i].name) +
@@ -251,6 +266,28 @@ Status OpPatternSet::AddOwn(const OwnOp& own, const std::map<std::string, int64_
   }
   ops_.push_front(std::move(op));
   return {};
+}
+
+std::vector<TermId> OpPatternSet::EvaluateInPlace(Canonicalizer& canonicalizer,
+                                                  const OpContract& contract, const OpText& text,
+                                                  std::span<const TermId> inputs,
+                                                  const AttributeEnv& attributes) {
+  FunctionText body = text.function;
+  std::map<std::string, ValueType> types;
+  for (size_t i = 0; i < contract.inputs.size(); ++i) {
+    ValueType& type = types[std::string(contract.inputs[i].name)];
+    type.dtype = canonicalizer.terms()[inputs[i]].dtype;
+    const Shape* shape = canonicalizer.FindShape(inputs[i]);
+    if (shape != nullptr) type.shape = *shape;
+  }
+  if (!InferTextTypes(text.source, types, attributes, body.opsets, body)) return {};
+  for (Node& node : body.graph.nodes) {
+    for (Attribute& attribute : node.attributes) {
+      const auto* ref = std::get_if<AttributeRef>(&attribute.value);
+      if (ref != nullptr) attribute.value = attributes.at(ref->name);
+    }
+  }
+  return canonicalizer.EvaluateInPlace(body.graph, inputs, body.opsets);
 }
 
 }  // namespace liger

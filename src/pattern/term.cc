@@ -168,6 +168,20 @@ TermId TermStore::Add(TermId a, TermId b) {
   return Op(op::kAdd, terms_[a].dtype, {a, b});
 }
 
+namespace {
+
+// Whether the dtype holds the number, rounded, with all of its digits: a quotient by a constant is the
+// product with its reciprocal only then.
+bool IsNormal(DType dtype, double value) {
+  const double rounded = std::abs(RoundTo(dtype, value));
+  const double smallest = dtype == DType::kF16   ? 0x1p-14
+                          : dtype == DType::kF64 ? 0x1p-1022
+                                                 : 0x1p-126;
+  return IsFloat(dtype) && std::isfinite(rounded) && rounded >= smallest;
+}
+
+}  // namespace
+
 TermId TermStore::Neg(TermId a) {
   const Term& x = terms_[a];
   if (x.kind == TermKind::kScalar && Folds(x.dtype, -x.scalar)) {
@@ -179,7 +193,9 @@ TermId TermStore::Neg(TermId a) {
 
 TermId TermStore::Recip(TermId a) {
   const Term& x = terms_[a];
-  if (x.kind == TermKind::kScalar) return Scalar(1.0 / x.scalar, x.dtype, MaxRank(x, x));
+  if (x.kind == TermKind::kScalar && IsNormal(x.dtype, 1.0 / x.scalar)) {
+    return Scalar(1.0 / x.scalar, x.dtype, MaxRank(x, x));
+  }
   if (x.IsOp(op::kRecip)) return x.args[0];
   if (x.IsOp(op::kNeg)) return Neg(Recip(x.args[0]));
   if (x.IsOp(op::kAdd)) {

@@ -62,6 +62,13 @@ inline constexpr std::string_view kMul = "Mul", kAdd = "Add", kNeg = "Neg", kRec
                                   kTail = "Tail";
 }  // namespace op
 
+// Whether a constant's `scalar` is an integer that it holds exactly: larger ones are rounded.
+inline bool HoldsInteger(double scalar) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  return scalar > -kExact && scalar < kExact &&
+         static_cast<double>(static_cast<int64_t>(scalar)) == scalar;
+}
+
 class TermStore {
  public:
   TermId Leaf(int graph, ValueId value, DType dtype);

@@ -8,6 +8,7 @@
 
 #include "family/module_path.h"
 #include "pattern/matcher.h"
+#include "pattern/own_match.h"
 #include "rewrite/candidate.h"
 #include "rewrite/liveness.h"
 #include "rewrite/scope_metadata.h"
@@ -31,6 +32,7 @@ class GraphPlanner {
     for (size_t i = 0; i < instances.size(); ++i) {
       const Term& root = view.terms()[instances[i].root()];
       by_root_[RootKey(root)].push_back({&instances[i], static_cast<int>(i)});
+      if (instances[i].op->contract->is_own()) own_.push_back(by_root_[RootKey(root)].back());
     }
   }
 
@@ -121,8 +123,10 @@ class GraphPlanner {
         if (value == kNone || view_.alias_of(value) != kNone) continue;
         NameNegative(value);
         const auto found = by_root_.find(RootKey(view_.terms()[view_.term(value)]));
-        if (found == by_root_.end()) continue;
-        for (const auto& [instance, rank] : found->second) TryInstance(*instance, rank, value);
+        if (found != by_root_.end()) {
+          for (const auto& [instance, rank] : found->second) TryInstance(*instance, rank, value);
+        }
+        TryAsWritten(node, value);
       }
     }
   }
@@ -154,12 +158,35 @@ class GraphPlanner {
       if (attempt.anchor != kNone) AddMiss(instance, root, attempt);
       return;
     }
+    AddCandidate(instance, rank, root, *std::move(binding), attempt);
+  }
+
+  // Own ops are found as they are written as well, where the view knows more of the graph than of
+  // the text.
+  void TryAsWritten(const Node& node, ValueId value) {
+    for (const auto& [instance, rank] : own_) {
+      const Graph& text = instance->text->function.graph;
+      const Value& root = text.values[text.outputs[0]];
+      if (root.producer == kNone || text.nodes[root.producer].op_type != node.op_type) continue;
+      const bool is_known =
+          std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& candidate) {
+            return candidate.root == value && candidate.instance->op == instance->op;
+          });
+      if (is_known) continue;
+      if (auto binding = MatchNodes(view_, *instance, value)) {
+        AddCandidate(*instance, rank, value, *std::move(binding), Attempt());
+      }
+    }
+  }
+
+  void AddCandidate(const PatternInstance& instance, int rank, ValueId root, Binding binding,
+                    const Attempt& attempt) {
     Candidate candidate;
     candidate.instance = &instance;
     candidate.rank = rank;
     candidate.root = root;
-    candidate.precision = PrecisionOf(instance, *binding);
-    candidate.binding = *std::move(binding);
+    candidate.precision = PrecisionOf(instance, binding);
+    candidate.binding = std::move(binding);
     const bool located = Locate(view_, candidate);
     candidate.path = PathOf(candidate);
     candidate.verdict = options_.selection.Judge(*instance.op->contract, graph_.index,
@@ -775,6 +802,8 @@ class GraphPlanner {
   RewritePlan& plan_;
   Matcher matcher_;
   std::unordered_map<std::string, std::vector<std::pair<const PatternInstance*, int>>> by_root_;
+  std::vector<std::pair<const PatternInstance*, int>>
+      own_;  // instances of own ops, and their ranks
   const std::vector<bool> live_before_ = LiveValues(graph_, {});
   std::vector<Candidate> candidates_;
   std::vector<size_t> accepted_;
