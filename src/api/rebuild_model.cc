@@ -15,6 +15,7 @@
 #include "api/user_maps.h"
 #include "family/infer.h"
 #include "model/check.h"
+#include "model/check_calls.h"
 #include "model/each_node.h"
 #include "model/edit.h"
 #include "model/function_bodies.h"
@@ -80,7 +81,8 @@ class Rebuild {
     if (!refresh) return std::move(refresh).error();
     if (!refresh->stale.empty()) {
       ReportStale(*refresh);
-      if (auto baseline = Apply(*refresh, {}); !baseline) return std::move(baseline).error();
+      if (Status status = Apply(*refresh, {}); !status) return status;
+      report_.verification.clear();  // the result's own is to come
     }
     model_ = {};  // refers to the proto, which changes now
     const onnx::ModelProto original = StripWeights(file_.proto, kCheckKeepBytes);
@@ -106,9 +108,7 @@ class Rebuild {
     if (!stamped) Diagnose(Diagnostic::Severity::kNote, "the stamps of patching are set again");
     auto stamps = Stamps(*refresh);
     if (!stamps) return std::move(stamps).error();
-    auto baseline = Apply(*refresh, *std::move(stamps));
-    if (!baseline) return std::move(baseline).error();
-    if (Status status = VerifyModel(*baseline, file_.proto, report_); !status) return status;
+    if (Status status = Apply(*refresh, *std::move(stamps)); !status) return status;
     return Save();
   }
 
@@ -192,23 +192,26 @@ class Rebuild {
     }
   }
 
-  // Writes the planned calls into the model. What it was in front of that, as far as it can be
-  // compared with: without the functions, which may not have fitted their calls.
-  Result<onnx::ModelProto> Apply(const RefreshPlan& refresh,
-                                 std::map<std::string, std::string> stamps) {
+  // Writes the planned calls into the model, and checks what has become of it.
+  Status Apply(const RefreshPlan& refresh, std::map<std::string, std::string> stamps) {
     auto edit = MakeEdit(model_, refresh.plan, ops_, lowerings_);
     if (!edit) return std::move(edit).error();
     edit->metadata = std::move(stamps);
     model_ = {};
     RemoveFunctions(refresh.unused, file_.proto);
-    SetDeclaredTypes(refresh.result_types, file_.proto);
-    onnx::ModelProto baseline = StripWeights(file_.proto, kCheckKeepBytes);
-    baseline.clear_functions();
-    for (const auto& function : file_.proto.functions()) {
-      if (!IsOurs(function.domain(), function.name())) *baseline.add_functions() = function;
+    DeclareTypes(refresh.result_types, file_.proto);
+    const onnx::ModelProto original = StripWeights(file_.proto, kCheckKeepBytes);
+    if (Status status = ApplyEdit(*edit, file_.proto); !status) return status;
+    auto model = BuildGraphModel(file_.proto, file_.folder);
+    if (!model) return std::move(model).error();
+    if (const auto why = FindMisfitCall(file_.proto, *model, own_)) {
+      return Error{ErrorCode::kInternal, "a new body does not fit its call: " + *why, "",
+                   "please report this, with the model if you can"};
     }
-    if (Status status = ApplyEdit(*edit, file_.proto); !status) return std::move(status).error();
-    return baseline;
+    // Without bodies inference of the original stops at each call: what it finds behind them in the
+    // result may be as old as the model.
+    return VerifyModel(original, file_.proto, report_,
+                       {.inference = CheckOptions::Inference::kReport});
   }
 
   // The metadata that patching leaves: what is there stays, what is missing is told from the calls.

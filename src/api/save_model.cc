@@ -6,19 +6,18 @@
 #include <utility>
 #include <vector>
 
-#include "model/check.h"
 #include "model/model_file.h"
 
 namespace liger {
 
 Status VerifyModel(const onnx::ModelProto& original, const onnx::ModelProto& rewritten,
-                   Report& report) {
-  auto checked = CheckModel(original, rewritten);
+                   Report& report, const CheckOptions& options) {
+  auto checked = CheckModel(original, rewritten, options);
   if (!checked) return std::move(checked).error();
   report.verification.push_back(
       checked->notes.empty()
           ? "ONNX checker and shape inference accept the result; inputs and outputs are unchanged"
-          : "inputs and outputs are unchanged; what the checks say of the input as well:");
+          : "inputs and outputs are unchanged; the checks found besides:");
   for (const std::string& note : checked->notes) report.verification.push_back(note);
   return {};
 }

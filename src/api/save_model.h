@@ -15,6 +15,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "model/check.h"
 #include "model/external_data.h"
 #include "report/report.h"
 
@@ -26,7 +27,7 @@ namespace liger {
 
 // CheckModel (model/check.h). `original` may be a copy without weights.
 Status VerifyModel(const onnx::ModelProto& original, const onnx::ModelProto& rewritten,
-                   Report& report);
+                   Report& report, const CheckOptions& options = {});
 
 struct SaveTarget {
   std::filesystem::path output;

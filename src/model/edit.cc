@@ -108,6 +108,12 @@ Result<std::vector<std::string>> AddFunctions(const ModelEdit& edit, onnx::Model
   return overloads;
 }
 
+void Declare(const std::string& name, const ValueType& type, onnx::GraphProto& graph) {
+  onnx::ValueInfoProto& info = *graph.add_value_info();
+  info.set_name(name);
+  *info.mutable_type() = TypeProtoOf(type);
+}
+
 void EditGraph(const ModelEdit& edit, const GraphEdit& change,
                const std::vector<std::string>& overloads, onnx::GraphProto& graph,
                Names& no_longer_read) {
@@ -151,17 +157,7 @@ void EditGraph(const ModelEdit& edit, const GraphEdit& change,
           !typed.insert(node.outputs[i]).second) {
         continue;
       }
-      auto& info = *graph.add_value_info();
-      info.set_name(node.outputs[i]);
-      auto& tensor = *info.mutable_type()->mutable_tensor_type();
-      tensor.set_elem_type(static_cast<int32_t>(type.dtype));
-      if (!type.shape) continue;
-      tensor.mutable_shape();
-      for (const Dim& dim : *type.shape) {
-        auto& d = *tensor.mutable_shape()->add_dim();
-        if (dim.is_known()) d.set_dim_value(dim.value);
-        if (!dim.is_known() && !dim.symbol.empty()) d.set_dim_param(dim.symbol);
-      }
+      Declare(node.outputs[i], type, graph);
     }
   }
 }
@@ -242,16 +238,36 @@ Status ApplyEdit(const ModelEdit& edit, onnx::ModelProto& model) {
   return {};
 }
 
-void SetDeclaredTypes(const std::map<int, std::map<std::string, DType>>& values,
-                      onnx::ModelProto& model) {
+onnx::TypeProto TypeProtoOf(const ValueType& type) {
+  onnx::TypeProto proto;
+  auto& tensor = *proto.mutable_tensor_type();
+  tensor.set_elem_type(static_cast<int32_t>(type.dtype));
+  if (!type.shape) return proto;
+  tensor.mutable_shape();
+  for (const Dim& dim : *type.shape) {
+    auto& d = *tensor.mutable_shape()->add_dim();
+    if (dim.is_known()) d.set_dim_value(dim.value);
+    if (!dim.is_known() && !dim.symbol.empty()) d.set_dim_param(dim.symbol);
+  }
+  return proto;
+}
+
+void DeclareTypes(const std::map<int, std::map<std::string, ValueType>>& values,
+                  onnx::ModelProto& model) {
   std::vector<onnx::GraphProto*> graphs;
   CollectGraphs(*model.mutable_graph(), graphs);
-  for (const auto& [graph, dtypes] : values) {
+  for (const auto& [graph, types] : values) {
+    Names declared;
+    for (const auto& info : graphs[graph]->output()) declared.insert(info.name());
     for (onnx::ValueInfoProto& info : *graphs[graph]->mutable_value_info()) {
-      const auto dtype = dtypes.find(info.name());
-      if (dtype == dtypes.end() || !info.type().has_tensor_type()) continue;
+      declared.insert(info.name());
+      const auto type = types.find(info.name());
+      if (type == types.end() || !info.type().has_tensor_type()) continue;
       auto& tensor = *info.mutable_type()->mutable_tensor_type();
-      tensor.set_elem_type(static_cast<int32_t>(dtype->second));
+      tensor.set_elem_type(static_cast<int32_t>(type->second.dtype));
+    }
+    for (const auto& [name, type] : types) {
+      if (!declared.contains(name)) Declare(name, type, *graphs[graph]);
     }
   }
 }

@@ -15,7 +15,8 @@
 
 namespace onnx {
 class ModelProto;
-}
+class TypeProto;
+}  // namespace onnx
 
 namespace liger {
 
@@ -62,8 +63,10 @@ inline constexpr std::string_view kIrVersionKey = "liger.ir_version";
 // values. Initializers that only removed nodes used are removed; no other initializer is touched.
 Status ApplyEdit(const ModelEdit& edit, onnx::ModelProto& model);
 
-// Corrects what the model declares about the dtypes of these values, by graph (as in GraphModel).
-void SetDeclaredTypes(const std::map<int, std::map<std::string, DType>>& values,
-                      onnx::ModelProto& model);
+onnx::TypeProto TypeProtoOf(const ValueType& type);
+
+// Makes the model declare these types, by graph (as in GraphModel). A shape that it declares stays.
+void DeclareTypes(const std::map<int, std::map<std::string, ValueType>>& values,
+                  onnx::ModelProto& model);
 
 }  // namespace liger

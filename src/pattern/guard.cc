@@ -86,6 +86,31 @@ std::optional<GuardRefusal> GuardEvaluator::Check(const PatternInstance& instanc
   return std::nullopt;
 }
 
+bool GuardEvaluator::DerivesTheSame(const PatternInstance& instance,
+                                    const std::vector<std::optional<Shape>>& shapes,
+                                    const AttributeEnv& attributes) {
+  const auto captures = [&](std::string_view name) {
+    return std::find(instance.captures.begin(), instance.captures.end(), name) !=
+           instance.captures.end();
+  };
+  for (const GuardSpec& spec : instance.op->guards) {
+    if (spec.name != "rotary_tables" || captures("rotary_dim")) continue;
+    const auto& ports = instance.op->contract->inputs;
+    const auto x = std::find_if(ports.begin(), ports.end(),
+                                [&](const Port& port) { return port.name == spec.args[0]; });
+    const std::optional<Shape>& shape = shapes[static_cast<size_t>(x - ports.begin())];
+    const auto* dim = std::get_if<int64_t>(&attributes.at("rotary_dim"));
+    const auto* offset = std::get_if<int64_t>(&attributes.at("rotary_offset"));
+    if (dim == nullptr || offset == nullptr) return false;
+    const int64_t width = shape && !shape->empty() ? shape->back().value : -1;
+    // No text turns a part in the middle.
+    if (width < 0 ? !captures("rotary_offset") || *offset == 0 : *dim != width - *offset) {
+      return false;
+    }
+  }
+  return true;
+}
+
 std::optional<std::string> GuardEvaluator::RowOf(const Arg& row, const Arg& of) const {
   if (of.shape == nullptr || of.shape->empty() ||
       !(of.shape->back().is_known() || !of.shape->back().symbol.empty())) {

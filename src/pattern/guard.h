@@ -38,6 +38,13 @@ class GuardEvaluator {
   std::optional<GuardRefusal> Check(const PatternInstance& instance,
                                     const std::vector<TermId>& inputs, AttributeEnv& attributes);
 
+  // Whether the attributes that a guard would derive for the instance are the given ones, for a call
+  // with inputs of these shapes, by position in the contract: a text turns as many elements as
+  // `rotary_dim` says only if it captures that, or if that is all from `rotary_offset` on.
+  static bool DerivesTheSame(const PatternInstance& instance,
+                             const std::vector<std::optional<Shape>>& shapes,
+                             const AttributeEnv& attributes);
+
   // Names of all guards, for the validation of op files.
   static bool IsKnown(const std::string& name);
 

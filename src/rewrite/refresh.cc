@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "pattern/guard.h"
+
 namespace liger {
 namespace {
 
@@ -311,13 +313,17 @@ class RefreshPlanner {
               std::string(kRemedy));
         return false;
       }
-      result_types_[call.graph->index][value.name] = bound->second;
+      result_types_[call.graph->index][value.name] = {bound->second, value.type.shape};
     }
     return true;
   }
 
   // The instances that stand for the call, those with the fewest captures first.
   std::vector<const PatternInstance*> Fitting(const Call& call) const {
+    std::vector<std::optional<Shape>> shapes;
+    for (const ValueId input : call.inputs) {
+      shapes.push_back(input == kNone ? std::nullopt : call.graph->values[input].type.shape);
+    }
     std::vector<const PatternInstance*> fitting;
     for (const PatternInstance& instance : *instances_) {
       if (instance.op != call.op || !HasInputs(instance, call) || !HasTypes(instance, call)) {
@@ -328,7 +334,9 @@ class RefreshPlanner {
             const auto given = call.attributes.find(a.first);
             return given != call.attributes.end() && given->second == a.second;
           });
-      if (same) fitting.push_back(&instance);
+      if (same && GuardEvaluator::DerivesTheSame(instance, shapes, call.attributes)) {
+        fitting.push_back(&instance);
+      }
     }
     std::stable_sort(fitting.begin(), fitting.end(), [](const auto* a, const auto* b) {
       return a->captures.size() < b->captures.size();
@@ -483,7 +491,7 @@ class RefreshPlanner {
   Canonicalizer canonicalizer_;
   std::shared_ptr<std::vector<PatternInstance>> instances_;
   std::set<FunctionId> used_;  // by calls that stay
-  std::map<int, std::map<std::string, DType>> result_types_;
+  std::map<int, std::map<std::string, ValueType>> result_types_;
   std::vector<Error> faults_;
   RefreshPlan result_;
 };

@@ -43,7 +43,7 @@ struct RefreshPlan {
   std::set<FunctionId> unused;           // functions that no other call needs
   // By graph: the results of `stale` with the dtypes that the ops' contracts give them, whatever
   // the model declares.
-  std::map<int, std::map<std::string, DType>> result_types;
+  std::map<int, std::map<std::string, ValueType>> result_types;
 };
 
 // `bodies` are those of the ops of `ops` and of `own` ops, whose texts `ops` may lack.
