@@ -486,7 +486,7 @@ class TextChecker {
         }
         const bool is_scalar = attribute.name() == "value_float" || attribute.name() == "value_int";
         const bool is_constant = Domain(node.domain()).empty() && node.op_type() == "Constant";
-        if (node.domain() == kOpDomain || (is_constant && is_scalar)) continue;
+        if (is_constant && is_scalar) continue;
         Fail(offset,
              "attribute '" + name + "' stands at " + FullName(node) +
                  ", where its value cannot be read from a graph",
@@ -595,12 +595,11 @@ class TextChecker {
         continue;
       }
       if (Domain(node.domain()).empty()) continue;
-      if (node.domain() == kOpDomain) {
-        OurOp(i, node);
-        continue;
-      }
+      const bool is_ours = node.domain() == kOpDomain;
       Fail(places_->Op(i),
-           "the operator " + FullName(node) + " is of another domain and cannot stand in a text",
+           "the operator " + FullName(node) +
+               (is_ours ? " is a fused op" : " is of another domain") +
+               " and cannot stand in a text",
            "write out what it computes in ONNX operators");
     }
     if (range) {
@@ -734,36 +733,6 @@ class TextChecker {
       faults.push_back({place, FullName(node) + " " +
                                    CountRange("has", min_outputs, max_outputs, "output") + at +
                                    ", not " + std::to_string(node.output_size())});
-    }
-  }
-
-  // A call of one of our ops.
-  void OurOp(int index, const onnx::NodeProto& node) {
-    const OpContract* op = FindContract(node.op_type());
-    const size_t place = places_->Op(index);
-    if (op == nullptr) {
-      std::vector<std::string> known;
-      for (const OpContract& contract : Contracts()) known.emplace_back(contract.op_type);
-      FailName(place, "'" + FullName(node) + "' is no op of this program", node.op_type(),
-               std::move(known));
-      return;
-    }
-    const auto required = [](std::span<const Port> ports) {
-      return static_cast<int>(std::count_if(ports.begin(), ports.end(),
-                                            [](const Port& port) { return !port.optional; }));
-    };
-    CheckCounts(place, node, required(op->inputs), static_cast<int>(op->inputs.size()),
-                required(op->outputs), static_cast<int>(op->outputs.size()), "", result_.faults);
-    std::vector<std::string> known;
-    for (const AttributeSpec& spec : op->attributes) known.emplace_back(spec.name);
-    for (const onnx::AttributeProto& attribute : node.attribute()) {
-      if (op->FindAttribute(attribute.name()) != nullptr) continue;
-      FailName(places_->NodeAttribute(index, attribute.name()),
-               node.op_type() + " has no attribute '" + attribute.name() + "'", attribute.name(),
-               known);
-    }
-    for (const std::string& name : known) {
-      if (!Has(node, name)) Fail(place, node.op_type() + " lacks the attribute '" + name + "'");
     }
   }
 

@@ -6,8 +6,8 @@
 //
 // Beyond the syntax (onnx::OnnxParser) it holds the text against what a pattern needs: values are
 // computed once and before they are used, every input, capture and value is used, captures stand
-// where a graph has a scalar, and each operator exists, with these inputs and attributes, at every
-// opset of the range. Calls of the ops of domain liger are held against their contracts.
+// where a graph has a scalar, and each operator is one of ONNX's default domain and exists, with
+// these inputs and attributes, at every opset of the range.
 #pragma once
 
 #include <cstdint>

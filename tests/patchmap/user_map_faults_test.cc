@@ -500,12 +500,9 @@ INSTANTIATE_TEST_SUITE_P(
                Edited("Tanh (d)", "com.microsoft.Gelu (d)"),
                {"9:15: the operator com.microsoft.Gelu is of another domain and cannot stand in a "
                 "text"}},
-        BadMap{"OurOpMistyped",
-               Edited("Tanh (d)", "liger.LigerSoftMax (d)"),
-               {"9:15: 'liger.LigerSoftMax' is no op of this program"}},
-        BadMap{"OurOpWithoutAttribute",
-               Edited("Tanh (d)", "liger.LigerSoftmax (d)"),
-               {"9:15: LigerSoftmax lacks the attribute 'stash_type'"}},
+        BadMap{"OurOp",
+               Edited("Tanh (d)", "liger.LigerSoftmax <stash_type = 1> (d)"),
+               {"9:15: the operator liger.LigerSoftmax is a fused op and cannot stand in a text"}},
         BadMap{"ImportOutsideOfRange",
                Edited("SoftCap <cap>", "<opset_import: [\"\" : 11]> SoftCap <cap>", "opset: 13-\n"),
                {"6:10: the text imports opset 11, which is outside of its range"}},
@@ -515,7 +512,12 @@ INSTANTIATE_TEST_SUITE_P(
         BadMap{
             "Body",
             Edited("t = Tanh (d)", "t = If <then_branch = g () => (float z) { z = Neg (d) }> (d)"),
-            {"9:15: If has a body and cannot stand in a text"}}),
+            {"9:15: If has a body and cannot stand in a text"}},
+        BadMap{"CaptureAtOperatorOfOtherDomain",
+               Edited("Tanh (d)", "liger.LigerSoftmax <stash_type: int = @cap> (d)"),
+               {"9:15: the operator liger.LigerSoftmax is a fused op and cannot stand in a text",
+                "9:54: attribute 'cap' stands at liger.LigerSoftmax, where its value cannot be "
+                "read from a graph"}}),
     NameOf);
 
 // Faults of all parts of one file come together, in the order in which they stand.

@@ -157,7 +157,7 @@ TEST(ParseUserMap, ReadsRangesOfOpsets) {
   }
 }
 
-// Spellings of one op, calls of our ops, operators with what they need, comments, quoted names.
+// Spellings of one op, attributes behind the inputs, omitted inputs, comments, quoted names.
 TEST(ParseUserMap, TakesTextsOfManyForms) {
   const Result<UserMap> map = ParseUserMap("mine.yaml", R"(schema_version: 1
 family: mine
@@ -177,12 +177,12 @@ modules:
       op: my.ops.Pool
       types: {"mask 1": bool}
     - match: |
-        <opset_import: ["" : 18, "liger" : 1], domain: "my.ops">
+        <opset_import: ["" : 18], domain: "my.ops">
         Pool <count> (x, "mask 1") => (y, "total") {
           axes = Constant <value_ints = [-1]> ()
           n = Constant <value_int: int = @count> ()
           wide = Cast <to = 1> (n)
-          soft = liger.LigerSoftmax <stash_type = 1> (wide)
+          soft = Softmax <axis = -1> (wide)
           kept = Where ("mask 1", x, soft)
           [the_sum] "total" = ReduceSum (kept, axes) <keepdims = 1>
           first, second = Split <num_outputs = 2> ("total")
