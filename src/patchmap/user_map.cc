@@ -186,6 +186,7 @@ class UserMapParser {
     }
     if (const YamlNode* node = reader_.Find(root_, "extends")) {
       map_.extends = reader_.String(*node, "extends");
+      map_.extends_place = reader_.Place(node->position);
       if (!map_.extends.empty() && (!IsModuleName(map_.extends) || map_.extends == "any")) {
         reader_.Fail(node->position, "extends '" + map_.extends + "' is not the name of a family",
                      "--list families names them");

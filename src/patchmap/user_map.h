@@ -3,28 +3,34 @@
 //
 //   Result<UserMap> map = ParseUserMap("mine.yaml", text);
 //
-// The file (unknown and duplicate keys are errors; an Error holds all faults of the file, each with
-// file:line:column):
+// The file (docs/patch-maps.md is the guide, docs/patch-map.schema.json the schema for editors):
 //
 //   schema_version: 1
 //   family: mymodel            # label for the report: lower-case letters, digits, underscores
 //   extends: qwen3             # optional: start from a built-in family
 //   modules:
-//     rms_norm:                # any name
-//       - class: my_pkg.modeling.MyRMSNorm   # class in the exporter's metadata; or
+//     rms_norm:                # any name: letters, digits, _, - and .
+//       - class: my_pkg.modeling.MyRMSNorm   # in the exporter's metadata, with its module or
+//                                            #   without; or
 //         function: my_domain::MyRMSNorm     # local function, glob; or
-//         scope: "model.layers.*.norm"       # module paths, glob; `*` stays inside a segment, `**` does not
-//         op: LigerRMSNorm                   # a built-in op or an alias of one
+//         scope: "model.layers.*.norm"       # module paths, glob (family/module_glob.h)
+//         op: LigerRMSNorm                   # an op of this program or an alias (op_names.h)
 //         expect: 65                         # optional: number of instances, or ">=65"
-//         optional: true                     # optional: absence and instances without a form are no errors
+//         optional: true                     # optional: absence and instances without a form are
+//                                            #   no errors
 //     soft_cap:
 //       - match: |             # own pattern, an ONNX function text; <cap> are captured attributes
 //           SoftCap <cap> (x) => (y) { ... }
-//         opset: 13-           # optional: range of the default domain's opset; default: every opset
+//         opset: 13-           # optional: range of the default domain's opset; default: every one
 //         op: my.domain.SoftCap     # domain and name of the own op; the text becomes its body
 //         types: {mask: bool}  # optional: dtypes of inputs; the others share one float type
 //
-// Several `match` entries of one op are texts for one pattern; their signatures are equal.
+// An Error holds all faults of the file, in its order, each with file:line:column, those inside of
+// a text as well: unknown, duplicate and lacking keys, wrong types, names of ops that are unknown
+// or cannot be used, texts that do not define their op (model/text_check.h). Several `match`
+// entries of one op are texts for one pattern: their signatures are equal, they stand in one
+// module, and the same text stands twice for different opsets only. What depends on the model (the
+// family of `extends`, symbols, opsets without a text) is not looked at.
 #pragma once
 
 #include <cstdint>
@@ -80,10 +86,12 @@ struct UserModule {
 struct UserMap {
   std::string file;
   std::string family;
-  std::string extends;  // empty: nothing
+  std::string extends;        // empty: nothing
+  std::string extends_place;  // "mine.yaml:3:10"
   std::vector<UserModule> modules;
 };
 
+// Errors are kUsage.
 Result<UserMap> ParseUserMap(std::string_view file, std::string_view text);
 
 }  // namespace liger

@@ -42,6 +42,7 @@ modules:
   EXPECT_EQ(map->file, "mine.yaml");
   EXPECT_EQ(map->family, "mymodel");
   EXPECT_EQ(map->extends, "qwen3");
+  EXPECT_EQ(map->extends_place, "mine.yaml:3:10");
   ASSERT_EQ(map->modules.size(), 2u);
   const UserModule& norms = map->modules[0];
   EXPECT_EQ(norms.name, "rms_norm");
