@@ -211,7 +211,7 @@ class Search {
   bool BindReciprocal(const Goal& goal, const Term& p, const Term& g) {
     const double inverse = 1.0 / g.scalar;
     const auto nearest = static_cast<float>(inverse);
-    const double candidates[] = {std::round(inverse), nearest,
+    const double candidates[] = {std::round(inverse), RoundTo(g.dtype, inverse), nearest,
                                  std::nextafter(nearest, std::numeric_limits<float>::max()),
                                  std::nextafter(nearest, std::numeric_limits<float>::lowest())};
     for (const double candidate : candidates) {

@@ -548,6 +548,11 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
         }
       }
       instance.outputs = Evaluate(canonicalizer, op, text, variables, instance.attributes);
+      // An own op's text may be for some float dtypes only.
+      if (std::find(instance.outputs.begin(), instance.outputs.end(), kNone) !=
+          instance.outputs.end()) {
+        return;
+      }
       if (const auto wrap = preset.wrap.find(std::string(op.contract->outputs[0].name));
           wrap != preset.wrap.end()) {
         // The graph ends where the op's last, widening Cast begins.

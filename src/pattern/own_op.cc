@@ -176,21 +176,29 @@ Status OpPatternSet::AddOwn(const OwnOp& own, const std::map<std::string, int64_
   op.contract = &made.contract;
   op.presets.push_back({});
 
-  // What the text comes to, for one dtype: the same checks hold for the others.
+  // What the text comes to, for a dtype that it is for.
   TermStore terms;
   Canonicalizer canonicalizer(terms, nullptr, nullptr);
   for (size_t t = 0; t < op.texts.size(); ++t) {
     const OpText& text = op.texts[t];
+    // A text with Casts may be for some float dtypes only.
     std::vector<TermId> variables;
-    std::map<std::string, ValueType> types;
-    for (size_t i = 0; i < made.inputs.size(); ++i) {
-      const DType dtype = made.tuples.front().Find(made.inputs[i].type_symbol);
-      variables.push_back(terms.Variable(static_cast<int>(i), dtype));
-      types[std::string(made.inputs[i].name)].dtype = dtype;
-    }
     FunctionText typed = text.function;
-    if (Status status = InferTextTypes(text.source, types, {}, typed.opsets, typed); !status) {
-      return BadText(*texts[t], status.error().message,
+    Status fits = Error{};
+    for (size_t dtype = 0; dtype < made.tuples.size() && !fits; ++dtype) {
+      variables.clear();
+      std::map<std::string, ValueType> types;
+      for (size_t i = 0; i < made.inputs.size(); ++i) {
+        const DType of_input = made.tuples[dtype].Find(made.inputs[i].type_symbol);
+        variables.push_back(terms.Variable(static_cast<int>(i), of_input));
+        types[std::string(made.inputs[i].name)].dtype = of_input;
+      }
+      typed = text.function;
+      Status inferred = InferTextTypes(text.source, types, {}, typed.opsets, typed);
+      if (inferred || dtype == 0) fits = std::move(inferred);
+    }
+    if (!fits) {
+      return BadText(*texts[t], fits.error().message,
                      "`types:` gives the dtypes of inputs that are no floats");
     }
     Graph whole = typed.graph;
