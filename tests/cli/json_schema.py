@@ -1,10 +1,10 @@
-"""As much of JSON Schema (draft 2020-12) as docs/report.schema.json uses; any other keyword is an error.
+"""As much of JSON Schema (draft 2020-12) as the schemas in docs/ use; any other keyword is an error.
 
     for problem in problems(value, schema): ...
 """
 import re
 
-ANNOTATIONS = {"$schema", "$defs", "title", "description"}
+ANNOTATIONS = {"$schema", "$defs", "title", "description", "examples", "default"}
 TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None)}
 
 
@@ -39,12 +39,29 @@ def problems(value, schema, root=None, where="$"):
             tries = [list(problems(value, option, root, where)) for option in rule]
             if all(tries):
                 yield from min(tries, key=len)  # those of the option that fits best
+        elif keyword == "oneOf":
+            fits = sum(not list(problems(value, option, root, where)) for option in rule)
+            if fits != 1:
+                yield f"{where}: fits {fits} of the alternatives"
+        elif keyword == "if":
+            branch = "else" if list(problems(value, rule, root, where)) else "then"
+            yield from problems(value, schema.get(branch, {}), root, where)
+        elif keyword in ("then", "else"):
+            continue  # read with `if`
+        elif keyword == "dependentRequired":
+            for key, others in rule.items():
+                for other in others if isinstance(value, dict) and key in value else []:
+                    if other not in value:
+                        yield f"{where}: {key!r} without {other!r}"
         elif keyword == "minimum":
             if isinstance(value, int) and value < rule:
                 yield f"{where}: {value} is below {rule}"
         elif keyword == "minLength":
             if isinstance(value, str) and len(value) < rule:
                 yield f"{where}: {value!r} is too short"
+        elif keyword == "minProperties":
+            if isinstance(value, dict) and len(value) < rule:
+                yield f"{where}: has {len(value)} keys"
         elif keyword == "minItems":
             if isinstance(value, list) and len(value) < rule:
                 yield f"{where}: has {len(value)} items"
