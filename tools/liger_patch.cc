@@ -20,6 +20,7 @@
 #include "report/escape.h"
 #include "report/report_folder.h"
 #include "report_file.h"
+#include "rewrite/explain.h"
 
 namespace liger {
 namespace {
@@ -153,10 +154,15 @@ std::vector<PatchOutcome> RunJobs(const CommandLine& line, bool many) {
 // Writes every report file that the command line names, and standard output.
 Status WriteReports(const CommandLine& line, std::span<const Report> reports, bool many) {
   const auto format = ParseReportFormat(line.format);
-  const bool explain = line.patch.explain.has_value();
+  TextOptions text_options{.explain = line.patch.explain.has_value()};
+  if (line.patch.explain) {
+    text_options.shows = [filter = ExplainFilter{*line.patch.explain}](const auto&... place) {
+      return filter.Takes(place...);
+    };
+  }
   std::optional<Error> failed;
   for (const std::string& path : line.reports) {
-    const RenderOptions options{.text = {.explain = explain}, .many = many};
+    const RenderOptions options{.text = text_options, .many = many};
     const Status status =
         many && IsReportFolder(path)
             ? WriteReportFolder(path, format.value_or(ReportFormat::kJson), reports, options)
@@ -168,8 +174,9 @@ Status WriteReports(const CommandLine& line, std::span<const Report> reports, bo
     return report.status != "error" || !report.modules.empty();
   });
   if (!taken && (says_something || format)) {
+    text_options.color = isatty(STDOUT_FILENO) != 0 && !format;
     const RenderOptions options{
-        .text = {.explain = explain, .color = isatty(STDOUT_FILENO) != 0 && !format},
+        .text = text_options,
         .many = many,
         .diagnostics = line.job == Job::kLint};  // its findings are the result
     const std::string text = Render(format.value_or(ReportFormat::kText), reports, options);

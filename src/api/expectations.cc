@@ -1,6 +1,7 @@
 #include "api/expectations.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "patchmap/nearest.h"
 
@@ -35,7 +36,7 @@ Result<std::vector<WantedCount>> ParseExpect(std::span<const std::string> texts,
       }
       if (std::find(known.begin(), known.end(), module) == known.end()) {
         const std::vector<std::string> nearest = NearestNames(module, known);
-        return Error{ErrorCode::kUsage, "--expect: unknown module '" + module + "'", "",
+        return Error{ErrorCode::kUsage, "unknown module '" + module + "' in --expect", "",
                      nearest.empty() ? "known modules: " + JoinNames(known)
                                      : "did you mean " + JoinAlternatives(nearest) + "?"};
       }
@@ -62,18 +63,33 @@ void AddExpectations(std::span<const WantedCount> wanted, bool strict, Report& r
     report.expectations.push_back(
         {module.name, "all " + std::to_string(wish), "--strict", found, found >= wish});
   }
+  const bool judges =
+      std::any_of(report.expectations.begin(), report.expectations.end(),
+                  [](const ExpectationReport& wish) { return wish.source == "--strict"; });
+  if (!judges) {
+    report.diagnostics.push_back(
+        {Diagnostic::Severity::kWarning,
+         "--strict judges nothing here: of no module that is on the number of instances is known "
+         "from the model itself; --expect asks for numbers"});
+  }
 }
 
 Status CheckExpectations(const Report& report) {
   std::optional<Error> error;
   for (const ExpectationReport& wish : report.expectations) {
     if (wish.met) continue;
+    const int64_t wanted =
+        std::atoll(wish.wanted.c_str() +
+                   std::min(wish.wanted.find_first_of("0123456789"), wish.wanted.size()));
     Error unmet{ErrorCode::kExpectation,
                 wish.module + ": " + wish.wanted + " wanted by " +
                     (wish.source.starts_with("--") ? wish.source : "the patch map") + ", " +
                     std::to_string(wish.found) + " fused",
                 wish.source.starts_with("--") ? "" : wish.source,
-                "the report names what was missed and why; --explain shows the nodes"};
+                wish.found < wanted ? "the report names what was missed and why; --explain shows "
+                                      "the nodes"
+                                    : "more are there than wanted: if that is right, ask for " +
+                                          std::to_string(wish.found)};
     if (!error) {
       error = std::move(unmet);
     } else {

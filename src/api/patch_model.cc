@@ -98,7 +98,14 @@ class Run {
   Status Load() {
     auto file = options_.bytes ? ParseModelBytes(*options_.bytes, options_.input.parent_path())
                                : LoadModelFile(options_.input);
-    if (!file) return std::move(file).error();
+    if (!file) {
+      Error error = std::move(file).error();
+      constexpr std::string_view kInMemory = "the model in memory";
+      if (options_.input == "-" && error.message.starts_with(kInMemory)) {
+        error.message.replace(0, kInMemory.size(), "standard input");
+      }
+      return error;
+    }
     file_ = *std::move(file);
     report_.input.sha256 = file_.sha256;
     if (Status status = CheckOutputFolder(); !status) return status;
@@ -322,6 +329,13 @@ class Run {
       for (DescribedPlace& place : DescribePlaces(model_, *options_.explain)) {
         report_.explained.push_back({std::move(place.place), std::move(place.nodes)});
       }
+      const bool is_module =
+          std::any_of(report_.modules.begin(), report_.modules.end(),
+                      [&](const ModuleReport& m) { return m.name == *options_.explain; });
+      if (report_.explained.empty() && !is_module) {
+        const Error unmatched = UnmatchedGlob({"--explain", *options_.explain, 0}, paths_);
+        Diagnose(Diagnostic::Severity::kWarning, unmatched.message + ": " + unmatched.hint);
+      }
     }
     report_.weights_read = model_.constants->external_reads();
     for (std::string& gap : RuntimeGaps(report_, options_.providers, installation_.library)) {
@@ -341,8 +355,12 @@ class Run {
     for (const ResolvedModule& module : resolved_.modules) {
       if (module.enabled) selection.modules.insert(module.name);
     }
-    if (maps_.IsEmpty() && options_.scopes.empty() && options_.skips.empty()) return {};
+    const bool explains_a_place = options_.explain && !options_.explain->empty();
+    if (maps_.IsEmpty() && options_.scopes.empty() && options_.skips.empty() && !explains_a_place) {
+      return {};
+    }
     const SymbolIndex index(model_, inlined_.places);
+    paths_ = index.paths();
     for (const auto& [option, globs, filter] :
          {std::tuple("--scope", &options_.scopes, &selection.filter.scopes),
           std::tuple("--skip", &options_.skips, &selection.filter.skips)}) {
@@ -472,6 +490,7 @@ class Run {
   const Installation installation_ = FindInstallation();
   UserMaps maps_;
   InlinedFunctions inlined_;
+  std::set<std::string> paths_;  // module paths, where a glob is to be compared with them
   std::vector<WantedCount> wanted_;
   FamilyMap map_;
   ModelConfig config_;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -174,6 +175,8 @@ struct Report {
 struct TextOptions {
   bool explain = false;  // near misses, evidence, attributes
   bool color = false;
+  // With `explain`: whether a place of this module, path and node is shown; empty: all are.
+  std::function<bool(const std::string&, const std::string&, const std::string&)> shows{};
 };
 
 std::string ToText(const Report& report, const TextOptions& options);

@@ -159,7 +159,14 @@ class TextWriter {
     }
   }
 
-  void WriteMisses(const std::string& title, const std::vector<MissReport>& misses) {
+  // Whether --explain GLOB, if there is one, takes the place in.
+  bool Shows(const std::string& module, const std::string& path, const std::string& node) const {
+    return !options_.explain || !options_.shows || options_.shows(module, path, node);
+  }
+
+  void WriteMisses(const std::string& title, std::vector<MissReport> misses) {
+    std::erase_if(
+        misses, [&](const MissReport& miss) { return !Shows(miss.module, miss.path, miss.node); });
     if (misses.empty()) return;
     Line(title);
     const size_t shown = options_.explain ? misses.size() : std::min(misses.size(), kShortList);
@@ -192,14 +199,21 @@ class TextWriter {
       if (!e.note.empty()) line += "; " + e.note;
       Line(line + (e.decided ? "  (decides)" : ""));
     }
-    if (!report_.patched.empty()) Line("patched");
+    bool is_first = true;
     for (const PatchedReport& p : report_.patched) {
+      const bool shown = Shows(p.module, "", p.node) ||
+                         std::any_of(p.paths.begin(), p.paths.end(), [&](const std::string& path) {
+                           return Shows(p.module, path, p.node);
+                         });
+      if (!shown) continue;
+      if (is_first) Line("patched");
+      is_first = false;
       std::string line = "  " + p.op + "  " + p.node + ": " + p.form + ", " + p.precision;
       for (const auto& [name, value] : p.attributes) line += ", " + name + "=" + ToText(value);
       Line(line + "; replaces " + std::to_string(p.replaced.size()) + " nodes");
     }
     for (const FusedReport& fused : report_.already_fused) {
-      if (fused.reason.empty()) continue;
+      if (fused.reason.empty() || !Shows(fused.module, fused.path, fused.node)) continue;
       Line("  left as it is  " + fused.op + "  " + fused.node + ": " + fused.reason);
     }
     for (const PlaceReport& place : report_.explained) {
@@ -207,6 +221,7 @@ class TextWriter {
       for (const std::string& node : place.nodes) Line("  " + node);
     }
     WriteMisses("near misses (places that resemble an op and are none)", report_.near_misses);
+    if (!report_.op_counts.empty()) Line("operators");
     for (const auto& [op, counts] : report_.op_counts) {
       Line("  " + Pad(op, 28) + std::to_string(counts.first) + " -> " +
            std::to_string(counts.second));
@@ -250,7 +265,10 @@ class TextWriter {
       Line("read     " + std::to_string(read.bytes) + " bytes of '" + read.tensor + "' from " +
            read.file);
     }
-    if (report_.output) Line("wrote    " + Bold(report_.output->path));
+    if (report_.output) {
+      const std::string& path = report_.output->path;
+      Line("wrote    " + Bold(path == "-" ? "standard output" : path));
+    }
     if (report_.status == "error") Line("nothing was written");
     for (const std::string& line : report_.verification) Line("checked  " + line);
     for (const std::string& line : report_.runtime_gaps) Line("note     " + line);
