@@ -34,8 +34,6 @@
 namespace liger {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view kStampPrefix = "liger.";
 // Payloads up to this size stay in the copy of the original that the check compares with.
 constexpr int64_t kCheckKeepBytes = 1024;

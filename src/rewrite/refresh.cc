@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::array kFloatTypes = {DType::kF32, DType::kF16, DType::kBF16, DType::kF64};
 constexpr std::string_view kRemedy =
-    "convert the model as it was before it was patched (--revert gives it back), then patch the "
-    "result";
+    "--revert the patched model as it was before that change, convert what it gives, and patch "
+    "again";
 
 // A call of an op whose contract is known.
 struct Call {

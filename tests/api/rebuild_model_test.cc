@@ -13,7 +13,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -438,7 +437,7 @@ g (bfloat16[2,8] x, bfloat16[8] w, float16[8] other) => (bfloat16[2,8] y)
             "epsilon = 9.99999997e-07, offset = 0, stash_type = f32, scale_type = f16");
   EXPECT_THAT(error.hint,
               AllOf(HasSubstr("the nearest form is"), HasSubstr("scale_type bf16 instead of f16"),
-                    HasSubstr("--revert"), HasSubstr("patch the result")));
+                    HasSubstr("--revert"), HasSubstr("patch again")));
   ASSERT_EQ(error.others.size(), 1U);
   EXPECT_THAT(error.others[0].message, HasSubstr("node 'second' (liger.LigerRMSNorm)"));
   EXPECT_THAT(error.others[0].hint, HasSubstr("instead of f16"));
