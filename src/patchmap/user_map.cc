@@ -132,6 +132,13 @@ constexpr std::pair<std::string_view, std::string_view> kOtherDTypeNames[] = {
     {"uint16", "u16"},  {"uint8", "u8"},    {"boolean", "bool"},
 };
 
+std::string_view MeantDType(std::string_view name) {
+  for (const auto& [other, dtype] : kOtherDTypeNames) {
+    if (other == name) return dtype;
+  }
+  return "";
+}
+
 const std::vector<std::string>& MapKeys() {
   static const std::vector<std::string> keys = {"schema_version", "family", "extends", "modules"};
   return keys;
@@ -519,14 +526,11 @@ class UserMapParser {
       }
       const std::optional<DType> dtype = ParseDType(value.scalar);
       if (!dtype) {
-        const auto* other =
-            std::find_if(std::begin(kOtherDTypeNames), std::end(kOtherDTypeNames),
-                         [&](const auto& pair) { return pair.first == value.scalar; });
-        reader_.Fail(
-            value.position, "'" + value.scalar + "' is no dtype",
-            other != std::end(kOtherDTypeNames)
-                ? "did you mean " + std::string(other->second) + "?"
-                : "dtypes: f32, f16, bf16, f64, bool, i64, i32, i16, i8, u64, u32, u16, u8");
+        const std::string_view meant = MeantDType(value.scalar);
+        reader_.Fail(value.position, "'" + value.scalar + "' is no dtype",
+                     meant.empty()
+                         ? "dtypes: f32, f16, bf16, f64, bool, i64, i32, i16, i8, u64, u32, u16, u8"
+                         : "did you mean " + std::string(meant) + "?");
       }
       entry->types[key.scalar] = dtype.value_or(DType::kUndefined);
     }

@@ -551,15 +551,15 @@ modules:
 )");
   ASSERT_FALSE(map);
   EXPECT_THAT(Faults(map.error()),
-              ElementsAreArray({
+              ElementsAreArray(std::vector<std::string>{
                   "1:17: schema_version is 2, this program reads 1",
                   "2:1: unknown key 'famly' in the patch map",
                   "4:3: 'my norm' cannot be the name of a module",
                   "5:7: unknown key 'klass' in an entry of my norm",
                   "6:11: unknown op 'LigerRMSNrom'",
                   "7:15: expect has to be a number of instances, as 65 or \">=65\"",
-                  "9:11: 'my.ops.Norm' is of a domain of your own, and class takes the ops of this "
-                  "program",
+                  std::string("9:11: 'my.ops.Norm' is of a domain of your own, and class takes ") +
+                      "the ops of this program",
                   "10:14: opset belongs to match, not to class",
                   "13:9: the text defines 'SoftCap', but the entry's op is my.ops.Softcap",
                   "13:23: attribute 'scale' is captured and never used",

@@ -111,8 +111,8 @@ Result<std::string> WriteOpNames(const std::vector<OpSource>& ops,
   std::map<std::string, std::string> entries;  // by name: the rest of its row
   std::ostringstream implied;
   std::string twice;
-  const auto add = [&](const std::string& name, std::string row) {
-    if (!entries.try_emplace(name, std::move(row)).second) twice = name;
+  const auto add = [&](const std::string& name, const std::string& row) {
+    if (!entries.try_emplace(name, row).second) twice = name;
   };
   for (const OpSource& op : ops) {
     add(op.op_type, Literal(op.op_type) + ", {}, {}");
