@@ -4,8 +4,9 @@
 //   FindOpName("LigerRMSNorm")->op              // "LigerRMSNorm"
 //   FindOpName("LigerRMSNormForGemma")->op      // "LigerRMSNorm", and its `implies` say offset 1
 //
-// An alias never forces a number: where the graph disagrees with `implies`, the graph is right and
-// the report says so.
+// The table is generated at build time from the `names:` of patches/ops/*.yaml and from
+// patches/unfused_names.yaml. An alias never forces a number: where the graph disagrees with `implies`, the
+// graph is right and the report says so.
 #pragma once
 
 #include <span>

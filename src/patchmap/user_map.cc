@@ -473,6 +473,7 @@ class UserMapParser {
       FailInText(node, source, entry->text, fault.offset, fault.message,
                  fault.hint.empty() ? DidYouMean(fault.name, fault.known) : fault.hint);
     }
+    if (types != nullptr) ReadTypes(*types, checked, entry);
     if (!checked.is_parsed) return;
     entry->symbol = checked.function.name;
     if (!entry->op.empty() && checked.function.name != entry->op) {
@@ -487,7 +488,6 @@ class UserMapParser {
                      entry->domain + "." + entry->op,
                  "`domain:` may be left out of the text");
     }
-    if (types != nullptr) ReadTypes(*types, checked, entry);
     if (entry->op.empty()) return;
     matches_.push_back({module,
                         entry->domain + "." + entry->op,
@@ -519,7 +519,8 @@ class UserMapParser {
     std::vector<std::string> inputs;
     for (const TextName& input : checked.inputs) inputs.push_back(input.name);
     for (const auto& [key, value] : types.node().entries) {
-      if (std::find(inputs.begin(), inputs.end(), key.scalar) == inputs.end()) {
+      if (checked.is_parsed &&
+          std::find(inputs.begin(), inputs.end(), key.scalar) == inputs.end()) {
         const std::string nearest = DidYouMean(key.scalar, inputs);
         reader_.Fail(key.position, "the text has no input '" + key.scalar + "'",
                      nearest.empty() ? "its inputs: " + JoinNames(inputs) : nearest);

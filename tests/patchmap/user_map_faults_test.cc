@@ -547,6 +547,7 @@ modules:
           y = Tanh (x
         }
       op: SoftCap
+      types: {anything: double}
   empty: []
 )");
   ASSERT_FALSE(map);
@@ -568,7 +569,8 @@ modules:
                   "19:14: '12-x' is no range of opsets",
                   "24:9: the text cannot be parsed: ')' is expected, not '}'",
                   "25:11: the op 'SoftCap' of a pattern has no domain",
-                  "26:10: module 'empty' has to be a list of entries",
+                  "26:25: 'double' is no dtype",
+                  "27:10: module 'empty' has to be a list of entries",
               }));
   for (const Error& other : map.error().others) {
     EXPECT_EQ(other.code, ErrorCode::kUsage);
