@@ -5,8 +5,8 @@
 //   FindOpName("LigerRMSNormForGemma")->op      // "LigerRMSNorm", and its `implies` say offset 1
 //
 // The table is generated at build time from the `names:` of patches/ops/*.yaml and from
-// patches/unfused_names.yaml. An alias never forces a number: where the graph disagrees with `implies`, the
-// graph is right and the report says so.
+// patches/unfused_names.yaml. An alias never forces a number: where the graph disagrees with
+// `implies`, the graph is right and the report says so.
 #pragma once
 
 #include <span>
