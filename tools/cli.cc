@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 namespace liger {
 namespace {
@@ -157,8 +158,33 @@ Result<std::vector<Provider>> ParseProviders(const std::string& text) {
   return providers;
 }
 
+// What each job other than patching takes; the rest says something about patching and would be lost.
+Status CheckOptionsOfJob(const CLI::App& app, const CommandLine& line) {
+  static const std::set<std::string> lint = {"MODEL", "--lint", "--report", "--format", "--jobs"};
+  static const std::set<std::string> list = {"--list", "--patches-dir"};
+  static const std::set<std::string> rebuild = {
+      "MODEL",         "--revert", "--refresh", "--output", "--external-data", "--patches",
+      "--patches-dir", "--check",  "--dry-run", "--report", "--format",        "--jobs"};
+  if (line.job == Job::kPatch) return {};
+  const std::set<std::string>& taken = line.job == Job::kLint   ? lint
+                                       : line.job == Job::kList ? list
+                                                                : rebuild;
+  const char* job = line.job == Job::kLint     ? "--lint"
+                    : line.job == Job::kList   ? "--list"
+                    : line.job == Job::kRevert ? "--revert"
+                                               : "--refresh";
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name(false, true);
+    const std::string last =
+        name.substr(name.rfind(',') == std::string::npos ? 0 : name.rfind(',') + 1);
+    if (option->count() == 0 || taken.contains(last)) continue;
+    return UsageError(last + " has no meaning with " + job, "leave one of them out");
+  }
+  return {};
+}
+
 // Options that say the same thing twice, or things that do not go together.
-Status CheckTogether(const CommandLine& line, const RawOptions& raw) {
+Status CheckTogether(const CLI::App& app, const CommandLine& line, const RawOptions& raw) {
   const int jobs = static_cast<int>(raw.lint) + static_cast<int>(raw.revert) +
                    static_cast<int>(raw.refresh) + static_cast<int>(!line.list.empty());
   if (jobs > 1) {
@@ -177,10 +203,24 @@ Status CheckTogether(const CommandLine& line, const RawOptions& raw) {
     return UsageError("model and report would both go to standard output",
                       "give -o or --report a file name");
   }
+  const bool is_folder = std::any_of(line.inputs.begin(), line.inputs.end(), [](const auto& input) {
+    std::error_code ec;
+    return std::filesystem::is_directory(input, ec);
+  });
+  if (line.output == "-" && (line.inputs.size() > 1 || is_folder)) {
+    return UsageError("several models cannot go to standard output",
+                      "-o names a folder for them, or give one model");
+  }
+  for (const std::string& report : line.reports) {
+    if (report.ends_with(".onnx")) {
+      return UsageError("the report '" + report + "' has the name of a model",
+                        "reports are .json, .md, .xml, .sarif or .txt files");
+    }
+  }
   if (raw.lint && !line.output.empty()) {
     return UsageError("--lint writes no model, and -o names one", "leave -o out");
   }
-  if (!line.format.empty() && !ParseReportFormat(line.format)) {
+  if (app.count("--format") > 0 && !ParseReportFormat(line.format)) {
     return UsageError("--format: '" + line.format + "' is no format",
                       "formats are text, json, md, junit, sarif and github");
   }
@@ -210,7 +250,8 @@ Status TakeTypes(const RawOptions& raw, const CLI::App& app, CommandLine& line) 
   auto providers = ParseProviders(raw.providers);
   if (!providers) return std::move(providers).error();
   line.patch.providers = *std::move(providers);
-  return CheckTogether(line, raw);
+  if (Status status = CheckTogether(app, line, raw); !status) return status;
+  return CheckOptionsOfJob(app, line);
 }
 
 }  // namespace
@@ -245,7 +286,15 @@ ParsedCommandLine ParseCommandLine(int argc, char** argv) {
     parsed.answer = std::string(version.what()) + "\n";
     return parsed;
   } catch (const CLI::ParseError& error) {
-    parsed.error = UsageError(error.what(), "liger-patch --help lists the options");
+    std::string hint = "liger-patch --help lists the options";
+    for (int i = 1; i < argc; ++i) {
+      std::error_code ec;
+      const std::string word = argv[i];
+      if (word.size() > 1 && word[0] == '-' && std::filesystem::exists(word, ec)) {
+        hint = "a file whose name begins with a dash is given as ./" + word;
+      }
+    }
+    parsed.error = UsageError(error.what(), std::move(hint));
     parsed.line.reports = app.get_option("--report")->results();  // read, and not yet assigned
     return parsed;
   }

@@ -50,9 +50,9 @@ void PrintDiagnostics(const Report& report, bool many) {
 }
 
 Status List(const CommandLine& line) {
+  auto files = PatchFiles::Load(line.patch.patches_dir);
+  if (!files) return std::move(files).error();
   if (line.list == "families") {
-    auto files = PatchFiles::Load(line.patch.patches_dir);
-    if (!files) return std::move(files).error();
     auto registry = FamilyRegistry::Load(files->files(), std::nullopt);
     if (!registry) return std::move(registry).error();
     for (const FamilyHead& head : registry->heads()) {
@@ -191,6 +191,10 @@ int Run(const CommandLine& line) {
   const bool many = AreMany(inputs);
   for (const std::string& path : line.reports) {
     if (many && IsReportFolder(path)) continue;
+    if (IsReportFolder(path)) {
+      return Fail({ErrorCode::kUsage, "'" + path + "' is a folder, and the report is one file", "",
+                   "name a file in it: " + (std::filesystem::path(path) / "report.json").string()});
+    }
     if (Status status = CheckReportPath(path, line.output); !status) return Fail(status.error());
   }
   const std::vector<PatchOutcome> outcomes = RunJobs(line, many);
@@ -237,7 +241,11 @@ int main(int argc, char** argv) {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_TOP_PAD, 16 << 20);
   try {
-    return liger::Main(argc, argv);
+    const int code = liger::Main(argc, argv);
+    std::cout.flush();
+    if (std::cout) return code;
+    std::cerr << "liger-patch: standard output cannot be written\n";
+    return std::max(code, static_cast<int>(liger::ErrorCode::kWrite));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "liger-patch: internal error: %s\n", error.what());
     return static_cast<int>(liger::ErrorCode::kInternal);

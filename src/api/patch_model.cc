@@ -204,7 +204,7 @@ class Run {
     if (!maps_.extends().empty() && registry->Find(family) == nullptr && family != "any") {
       Error unknown = UnknownFamilyError(family, *registry);
       return Error{ErrorCode::kUsage, "the patch map extends a family that is not known: " + family,
-                   maps_.Files(), std::move(unknown.hint)};
+                   maps_.ExtendsPlace(), std::move(unknown.hint)};
     }
     FamilyInfo info = InferFamily(model_, options_.input, *registry);
     if (!family.empty()) {
@@ -321,7 +321,13 @@ class Run {
     ExpectedCounts expected = ComputeExpected(model_, map_, config_);
     maps_.RemoveFrom(expected, selection, plan_);
     AccountForModules(model_, plan_, expected, resolved_, plan_options, report_);
-    if (options_.stage != "inference") {
+    if (options_.stage == "inference") {
+      for (const std::string& name : maps_.ModuleNames()) {
+        ModuleReport& module = report_.modules.emplace_back();
+        module.name = name;
+        module.reason = "off by --stage inference";
+      }
+    } else {
       if (Status status = maps_.Account(model_, plan_, plan_options, report_); !status)
         return status;
     }

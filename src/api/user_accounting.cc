@@ -51,6 +51,11 @@ bool IsNearer(const NearMiss& a, const NearMiss& b) {
   return std::pair(!a.guard.empty(), a.score) > std::pair(!b.guard.empty(), b.score);
 }
 
+MissReport AsReport(const NearMiss& miss) {
+  return {miss.module, miss.path,    miss.node,  miss.reason,
+          miss.guard,  miss.closest, miss.chain, miss.values};
+}
+
 bool IsPattern(const UserEntry& entry) { return entry.kind == UserEntry::Kind::kMatch; }
 
 }  // namespace
@@ -87,6 +92,11 @@ void UserAccountant::Count(const AccountedEntry& e) {
     }
     if (counted_.insert(e.target).second) {
       if (IsPattern(entry) && counts.found == 0) CheckMatched(e);
+      for (const NearMiss& miss : plan_.near_misses) {
+        if (IsPattern(entry) && miss.target == e.target) {
+          report_.near_misses.push_back(AsReport(miss));
+        }
+      }
       AddToModule(e, counts, module);
     }
   }
@@ -160,8 +170,8 @@ void UserAccountant::AddMiss(const AccountedEntry& e, const UserInstance& instan
   const NearMiss* nearest = NearestMiss(e.target, &instance);
   MissReport miss{e.module, instance.path, "", "nothing in it resembles the op", ""};
   if (nearest != nullptr) {
-    miss = {e.module,       instance.path,    nearest->node,  nearest->reason,
-            nearest->guard, nearest->closest, nearest->chain, nearest->values};
+    miss = AsReport(*nearest);
+    miss.path = instance.path;
   } else if (options_.explain && options_.explain->Takes(e.module, instance.path, "")) {
     miss.chain = NodesOfModule(model_, model_.graphs[instance.graph], instance.path);
   }
@@ -180,7 +190,7 @@ void UserAccountant::AddMiss(const AccountedEntry& e, const UserInstance& instan
 }
 
 void UserAccountant::AddToModule(const AccountedEntry& e, const Counts& counts,
-                                 ModuleReport& module) const {
+                                 ModuleReport& module) {
   module.patched += counts.patched;
   module.already_fused += counts.already_fused;
   module.missed += counts.missed;
@@ -191,16 +201,23 @@ void UserAccountant::AddToModule(const AccountedEntry& e, const Counts& counts,
   }
   const std::optional<CountWish>& wish = e.entry->expect;
   const bool is_known = !IsPattern(*e.entry) || (wish && !wish->at_least);
-  if (!is_known) {
+  (is_known || !new_modules_.contains(e.module) ? known_modules_ : unknown_modules_)
+      .insert(e.module);
+  if (!module.expected) return;
+  const int64_t short_of_wish =
+      IsPattern(*e.entry) && is_known ? std::max<int64_t>(0, wish->count - counts.Expected()) : 0;
+  *module.expected += counts.Expected() + short_of_wish;
+  module.unaccounted += short_of_wish;
+}
+
+Status UserAccountant::Finish() {
+  for (ModuleReport& module : report_.modules) {
+    if (!unknown_modules_.contains(module.name) || known_modules_.contains(module.name)) continue;
     // What a pattern finds is all there is to know of it.
     module.expected.reset();
     module.expected_source.clear();
-  } else if (module.expected) {
-    const int64_t short_of_wish =
-        IsPattern(*e.entry) ? std::max<int64_t>(0, wish->count - counts.Expected()) : 0;
-    *module.expected += counts.Expected() + short_of_wish;
-    module.unaccounted += short_of_wish;
   }
+  return errors_.Take();
 }
 
 void UserAccountant::CheckMatched(const AccountedEntry& e) {

@@ -3,7 +3,7 @@
 //
 //   UserAccountant accountant(model, plan, options, report);
 //   for (const AccountedEntry& entry : entries) accountant.Count(entry);
-//   return accountant.Errors();
+//   return accountant.Finish();
 #pragma once
 
 #include <set>
@@ -37,7 +37,8 @@ class UserAccountant {
       : model_(model), plan_(plan), options_(options), report_(report) {}
 
   void Count(const AccountedEntry& entry);
-  Status Errors() { return errors_.Take(); }
+  // After the last entry: the errors, all in one.
+  Status Finish();
 
  private:
   // An entry's numbers. expected = patched + already_fused + missed + excluded, of a pattern that is
@@ -54,7 +55,7 @@ class UserAccountant {
   ModuleReport& ModuleOf(const AccountedEntry& entry);
   Counts CountTarget(const AccountedEntry& entry);
   void AddMiss(const AccountedEntry& entry, const UserInstance& instance);
-  void AddToModule(const AccountedEntry& entry, const Counts& counts, ModuleReport& module) const;
+  void AddToModule(const AccountedEntry& entry, const Counts& counts, ModuleReport& module);
   void CheckMatched(const AccountedEntry& entry);
   // The near miss of the target that got furthest, inside `instance` if there is one.
   const NearMiss* NearestMiss(int target, const UserInstance* instance) const;
@@ -64,8 +65,10 @@ class UserAccountant {
   const RewritePlan& plan_;
   const PlanOptions& options_;
   Report& report_;
-  std::set<std::string> new_modules_;  // that no family's part has
-  std::set<int> counted_;              // targets: texts of one op share theirs
+  std::set<std::string> new_modules_;      // that no family's part has
+  std::set<std::string> known_modules_;    // of which some number is known
+  std::set<std::string> unknown_modules_;  // that have a pattern without one
+  std::set<int> counted_;                  // targets: texts of one op share theirs
   ErrorList errors_;
 };
 

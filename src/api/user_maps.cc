@@ -82,9 +82,13 @@ Result<UserMaps> UserMaps::Load(std::span<const fs::path> files) {
     if (!map->extends.empty() && !result.extends_.empty() && map->extends != result.extends_) {
       errors.Add({ErrorCode::kUsage,
                   "the patch maps extend two families, " + result.extends_ + " and " + map->extends,
-                  file.string(), "one run has one family: give the maps to runs of their own"});
+                  map->extends_place,
+                  "one run has one family: give the maps to runs of their own"});
     }
-    if (!map->extends.empty()) result.extends_ = map->extends;
+    if (!map->extends.empty()) {
+      result.extends_ = map->extends;
+      result.extends_place_ = map->extends_place;
+    }
     for (const UserModule& module : map->modules) {
       for (const UserEntry& entry : module.entries) result.entries_.push_back({module.name, entry});
     }
@@ -207,7 +211,7 @@ Status UserMaps::Account(const GraphModel& model, const RewritePlan& plan,
                          const PlanOptions& options, Report& report) const {
   UserAccountant accountant(model, plan, options, report);
   for (const Entry& e : entries_) accountant.Count({e.module, &e.entry, e.target, e.excluded});
-  return accountant.Errors();
+  return accountant.Finish();
 }
 
 }  // namespace liger

@@ -35,6 +35,7 @@ class UserMaps {
   bool IsEmpty() const { return maps_.empty(); }
   // The built-in family that the maps extend; empty if none does.
   const std::string& extends() const { return extends_; }
+  const std::string& ExtendsPlace() const { return extends_place_; }
   // "mymodel", for the report.
   std::string Label() const;
   // "mine.yaml, more.yaml".
@@ -68,6 +69,7 @@ class UserMaps {
 
   std::vector<UserMap> maps_;
   std::string extends_;
+  std::string extends_place_;  // "mine.yaml:3:10"
   std::vector<Entry> entries_;
 };
 

@@ -290,6 +290,8 @@ class Search {
     const std::vector<TermId>& g = terms_[goal.graph].args;
     if (SolvePairs(p, g, goal.next) || SolvePairs(p, Swapped(g), goal.next)) return true;
 
+    // An own op multiplies as its text is written.
+    if (instance_.op->contract->is_own()) return false;
     // As lists of factors: every way to cut the graph's tree of products into as many factors.
     std::vector<TermId> factors;
     Flatten(goal.pattern, factors);

@@ -229,6 +229,13 @@ class PatternsTest(CustomMapsTest):
         self.assertEqual(report["modules"]["swiglu"]["patched"], 0)
         self.assertEqual(report["modules"]["swiglu"]["missed"], 2)
 
+    def test_a_pattern_in_a_familys_module_leaves_its_number_known(self):
+        pattern = SILU.replace("  gate:", "  rms_norm:").rstrip() + "\n      optional: true\n"
+        report = self.patch_report("model.onnx", "--check", "--strict", "--patches", self.map(pattern, extends="llama"),
+                                   "--modules", "swiglu=off")
+        self.assertEqual((report["modules"]["rms_norm"]["expected"], report["modules"]["rms_norm"]["patched"]), (7, 7))
+        self.assertIn("rms_norm", [e["module"] for e in report["expectations"]])
+
     def test_a_pattern_for_another_opset(self):
         self.assert_fails(2, "no text of my.ops.Silu is for the model's opset 20, only for 13-17", "model.onnx",
                           "--patches", self.map(SILU.rstrip() + "\n      opset: 13-17\n"), hint="widen")
