@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <set>
 
+#include "patchmap/nearest.h"
+
 namespace liger {
 namespace {
 
@@ -191,6 +193,10 @@ Status CheckTogether(const CLI::App& app, const CommandLine& line, const RawOpti
     return UsageError("--lint, --revert, --refresh and --list are different jobs",
                       "give one of them");
   }
+  const bool has_empty_name = std::any_of(line.inputs.begin(), line.inputs.end(),
+                                          [](const std::string& input) { return input.empty(); }) ||
+                              (app.count("--output") > 0 && line.output.empty());
+  if (has_empty_name) return UsageError("the name of a file is empty", "give it a name");
   if (line.list.empty() && line.inputs.empty()) {
     return UsageError("MODEL is required", "liger-patch --help lists the options");
   }
@@ -287,6 +293,17 @@ ParsedCommandLine ParseCommandLine(int argc, char** argv) {
     return parsed;
   } catch (const CLI::ParseError& error) {
     std::string hint = "liger-patch --help lists the options";
+    std::vector<std::string> options;
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+    }
+    for (const std::string& word : app.remaining()) {
+      const std::vector<std::string> nearest =
+          NearestNames(word.substr(0, word.find('=')), options);
+      if (word.starts_with("--") && !nearest.empty()) {
+        hint = "did you mean " + JoinAlternatives(nearest) + "? " + hint;
+      }
+    }
     for (int i = 1; i < argc; ++i) {
       std::error_code ec;
       const std::string word = argv[i];

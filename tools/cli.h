@@ -15,11 +15,11 @@ enum class Job { kPatch, kLint, kRevert, kRefresh, kList };
 
 struct CommandLine {
   Job job = Job::kPatch;
-  std::vector<std::string> inputs;  // models and folders; "-" is standard input
-  std::string output;               // "-" is standard output; empty: the default
+  std::vector<std::string> inputs;   // models and folders; "-" is standard input
+  std::string output;                // "-" is standard output; empty: the default
   std::vector<std::string> reports;  // files; "-" is standard output
-  std::string list;                 // families, modules or ops
-  std::string format;               // of standard output; empty: text
+  std::string list;                  // families, modules or ops
+  std::string format;                // of standard output; empty: text
   int jobs = 1;
   PatchOptions patch;  // without input and output
 

@@ -131,14 +131,15 @@ class Run {
       Diagnose(Diagnostic::Severity::kWarning,
                drift +
                    "; the model was converted after it was patched and does not load without "
-                   "libliger_ort.so: convert the original first, then patch the result");
+                   "libliger_ort.so: --refresh builds its bodies anew, or convert the original "
+                   "first and patch the result");
     }
     report_.loss_ops = FindLosses(model_);
     for (const std::string& op : FindOpsWithoutBody(file_.proto, model_)) {
       Diagnose(Diagnostic::Severity::kWarning,
                "nodes of " + op +
                    " have lost their function bodies, so that the model loads only where "
-                   "libliger_ort.so is registered: patch the original again");
+                   "libliger_ort.so is registered: --refresh builds them anew");
     }
     return {};
   }
@@ -391,13 +392,16 @@ class Run {
     if (Status status = CheckExpectations(report_); !status) return status;
     if (plan_.nodes.empty()) {
       report_.status = "nothing_to_do";
+      const bool passes = options_.output_fd && !options_.check && !options_.dry_run;
       const bool is_patched = std::any_of(plan_.already_fused.begin(), plan_.already_fused.end(),
                                           [&](const AlreadyFused& f) { return f.reason.empty(); });
       Diagnose(Diagnostic::Severity::kNote,
-               is_patched ? "the model is patched already; nothing was written"
-                          : "nothing was fused, so no file was written");
+               std::string(is_patched ? "the model is patched already" : "nothing was fused") +
+                   (passes       ? "; it is passed through as it is"
+                    : is_patched ? "; nothing was written"
+                                 : ", so no file was written"));
       done_ = true;
-      if (options_.output_fd && !options_.check && !options_.dry_run) {
+      if (passes) {
         return PassThrough(options_.input, options_.bytes, *options_.output_fd);
       }
     }

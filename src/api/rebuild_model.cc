@@ -253,8 +253,10 @@ class Rebuild {
     const InlinedFunctions inlined = InlineFusedOps(file_.proto, own_);
     std::map<std::string, int64_t> counts;
     for (const InlinedCall& call : inlined.places) {
-      const size_t name = call.function.rfind("::");
-      ++counts[call.function.substr(name == std::string::npos ? 0 : name + 2)];
+      const size_t colons = call.function.rfind("::");
+      const std::string domain = call.function.substr(0, colons);
+      const std::string name = call.function.substr(colons + 2);
+      ++counts[domain == kOpDomain ? name : domain + "." + name];
     }
     if (inlined.calls > 0) {
       Diagnose(Diagnostic::Severity::kNote, "the bodies of " + CountOf(inlined.calls, "call") +

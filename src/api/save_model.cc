@@ -42,7 +42,9 @@ Status SaveModel(const onnx::ModelProto& model, const ExternalData& external,
   if (target.dry_run) {
     report.status = "dry_run";
     report.diagnostics.push_back(
-        {Diagnostic::Severity::kNote, "dry run: '" + target.output.string() + "' was not written"});
+        {Diagnostic::Severity::kNote,
+         "dry run: " + (target.output_fd ? "standard output" : "'" + target.output.string() + "'") +
+             " was not written"});
     return {};
   }
   auto files = ApplyExternalData(*placement);

@@ -370,7 +370,8 @@ class OperatorLint {
     }
   }
 
-  static constexpr const char* kPatchAgain = "patch the original model again";
+  static constexpr const char* kPatchAgain =
+      "liger-patch --refresh builds the bodies anew; or patch the original model again";
 
   using Op = std::pair<std::string, std::string>;  // domain, op type
 

@@ -110,8 +110,8 @@ class NodeMatcher {
     const Term& term = terms_[view_.term(goal.graph)];
     const std::string* capture = CaptureOf(goal.text);
     if (capture == nullptr) {
-      const bool is_scalar = term.kind == TermKind::kScalar &&
-                             (IsFloat(term.dtype) || HoldsInteger(term.scalar));
+      const bool is_scalar =
+          term.kind == TermKind::kScalar && (IsFloat(term.dtype) || HoldsInteger(term.scalar));
       const bool is_constant = is_scalar || term.kind == TermKind::kInts;
       return is_constant && WithBound(goal, [&] { return Solve(goal.next); });
     }

@@ -164,7 +164,9 @@ class GraphPlanner {
   // Own ops are found as they are written as well, where the view knows more of the graph than of
   // the text.
   void TryAsWritten(const Node& node, ValueId value) {
-    for (const auto& [instance, rank] : own_) {
+    for (const auto& own : own_) {
+      const PatternInstance* instance = own.first;
+      const int rank = own.second;
       const Graph& text = instance->text->function.graph;
       const Value& root = text.values[text.outputs[0]];
       if (root.producer == kNone || text.nodes[root.producer].op_type != node.op_type) continue;
