@@ -193,10 +193,15 @@ Status CheckTogether(const CLI::App& app, const CommandLine& line, const RawOpti
     return UsageError("--lint, --revert, --refresh and --list are different jobs",
                       "give one of them");
   }
-  const bool has_empty_name = std::any_of(line.inputs.begin(), line.inputs.end(),
-                                          [](const std::string& input) { return input.empty(); }) ||
-                              (app.count("--output") > 0 && line.output.empty());
-  if (has_empty_name) return UsageError("the name of a file is empty", "give it a name");
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& values = option->results();
+    if (option->get_name() == "--explain" ||
+        std::find(values.begin(), values.end(), "") == values.end()) {
+      continue;
+    }
+    return UsageError(option->get_name(true, true) + ": the value is empty",
+                      "give it one, or leave it out");
+  }
   if (line.list.empty() && line.inputs.empty()) {
     return UsageError("MODEL is required", "liger-patch --help lists the options");
   }
@@ -262,10 +267,14 @@ Status TakeTypes(const RawOptions& raw, const CLI::App& app, CommandLine& line) 
 
 }  // namespace
 
-bool CommandLine::ModelToStdout() const {
+bool CommandLine::NamesStdout() const {
   const bool is_stdin = inputs.size() == 1 && inputs[0] == "-";
+  return output == "-" || (is_stdin && output.empty());
+}
+
+bool CommandLine::ModelToStdout() const {
   const bool writes = job != Job::kLint && job != Job::kList && !patch.check && !patch.dry_run;
-  return writes && (output == "-" || (is_stdin && output.empty()));
+  return writes && NamesStdout();
 }
 
 bool CommandLine::ReportsToStdout() const {

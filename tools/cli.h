@@ -24,7 +24,8 @@ struct CommandLine {
   PatchOptions patch;  // without input and output
 
   bool ReportsToStdout() const;
-  bool ModelToStdout() const;
+  bool NamesStdout() const;    // as where the model goes
+  bool ModelToStdout() const;  // and a model is written
 };
 
 struct ParsedCommandLine {

@@ -141,7 +141,7 @@ std::vector<PatchOutcome> RunJobs(const CommandLine& line, bool many) {
     bytes = ReadStdin();
     options.bytes = bytes;
   }
-  if (line.ModelToStdout()) {
+  if (line.NamesStdout()) {
     options.output_fd = STDOUT_FILENO;
   } else if (!line.output.empty()) {
     options.output = line.output;
@@ -220,6 +220,7 @@ int Main(int argc, char** argv) {
   if (parsed.error) {
     const Report report = UsageReport(parsed.line, *parsed.error);
     for (const std::string& path : parsed.line.reports) {
+      if (path.empty() || path.ends_with(".onnx")) continue;
       const std::string text = Render(FormatOf(path, std::nullopt), {&report, 1}, {});
       if (Status status = WriteReportFile(path, text); !status) PrintError(status.error());
     }

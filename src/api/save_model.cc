@@ -34,6 +34,12 @@ Status SaveModel(const onnx::ModelProto& model, const ExternalData& external,
     report.output = FileReport{"-", saved->sha256};
     return {};
   }
+  if (target.output_fd) {
+    report.status = "dry_run";
+    report.diagnostics.push_back(
+        {Diagnostic::Severity::kNote, "dry run: standard output was not written"});
+    return {};
+  }
   auto placement = PlanExternalData(external, target.output, target.external_data);
   if (!placement) return std::move(placement).error();
   for (const std::string& note : placement->notes) {
@@ -42,9 +48,7 @@ Status SaveModel(const onnx::ModelProto& model, const ExternalData& external,
   if (target.dry_run) {
     report.status = "dry_run";
     report.diagnostics.push_back(
-        {Diagnostic::Severity::kNote,
-         "dry run: " + (target.output_fd ? "standard output" : "'" + target.output.string() + "'") +
-             " was not written"});
+        {Diagnostic::Severity::kNote, "dry run: '" + target.output.string() + "' was not written"});
     return {};
   }
   auto files = ApplyExternalData(*placement);

@@ -66,7 +66,8 @@ void LintTypes(const onnx::ModelProto& model, const LintContext& context, LintFi
   if (graph) {
     for (const std::string& drift : FindDTypeDrift(model, *graph)) {
       findings.Add("function_types", "", drift,
-                   "the model was converted after it was patched: convert the original first, then "
+                   "the model was converted after it was patched: liger-patch --refresh builds its "
+                   "bodies anew; or convert the original first, then "
                    "patch the result");
     }
   }
