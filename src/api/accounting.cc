@@ -90,11 +90,6 @@ class Accountant {
     return place.module == module && place.target < 0;
   }
 
-  MissReport AsReport(const NearMiss& miss) const {
-    return {miss.module, miss.path,    miss.node,  miss.reason,
-            miss.guard,  miss.closest, miss.chain, miss.values};
-  }
-
   void Misses(ModuleReport& module, const ExpectedModule* expected) {
     std::vector<const NearMiss*> open;
     for (const NearMiss& miss : plan_.near_misses) {
@@ -298,6 +293,11 @@ class Accountant {
 };
 
 }  // namespace
+
+MissReport AsReport(const NearMiss& miss) {
+  return {miss.module, miss.path,    miss.node,  miss.reason,
+          miss.guard,  miss.closest, miss.chain, miss.values};
+}
 
 void AccountForModules(const GraphModel& model, const RewritePlan& plan,
                        const ExpectedCounts& expected, const ResolvedModules& resolved,

@@ -8,6 +8,9 @@
 
 namespace liger {
 
+// The same facts, without what only the planner needs.
+MissReport AsReport(const NearMiss& miss);
+
 // Fills `modules`, `patched`, `already_fused`, `degraded`, `missed` and `near_misses` of the
 // report, for the family's part of a run. Expected counts are compared with what the plan does,
 // instance by instance where paths are known; instances that the plan's --scope and --skip leave

@@ -1,7 +1,6 @@
 #include "api/expectations.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "patchmap/nearest.h"
 
@@ -52,8 +51,8 @@ void AddExpectations(std::span<const WantedCount> wanted, bool strict, Report& r
     for (const ModuleReport& module : report.modules) {
       if (module.name == want.module) found = module.patched + module.already_fused;
     }
-    report.expectations.push_back(
-        {want.module, want.wish.ToText(), "--expect", found, want.wish.Met(found)});
+    report.expectations.push_back({want.module, want.wish.ToText(), "--expect", found,
+                                   want.wish.Met(found), want.wish.count});
   }
   if (!strict) return;
   for (const ModuleReport& module : report.modules) {
@@ -61,7 +60,7 @@ void AddExpectations(std::span<const WantedCount> wanted, bool strict, Report& r
     const int64_t wish = *module.expected - module.excluded;
     const int64_t found = module.patched + module.already_fused;
     report.expectations.push_back(
-        {module.name, "all " + std::to_string(wish), "--strict", found, found >= wish});
+        {module.name, "all " + std::to_string(wish), "--strict", found, found >= wish, wish});
   }
   const bool judges =
       std::any_of(report.expectations.begin(), report.expectations.end(),
@@ -78,18 +77,16 @@ Status CheckExpectations(const Report& report) {
   std::optional<Error> error;
   for (const ExpectationReport& wish : report.expectations) {
     if (wish.met) continue;
-    const int64_t wanted =
-        std::atoll(wish.wanted.c_str() +
-                   std::min(wish.wanted.find_first_of("0123456789"), wish.wanted.size()));
     Error unmet{ErrorCode::kExpectation,
                 wish.module + ": " + wish.wanted + " wanted by " +
                     (wish.source.starts_with("--") ? wish.source : "the patch map") + ", " +
                     std::to_string(wish.found) + " fused",
                 wish.source.starts_with("--") ? "" : wish.source,
-                wish.found < wanted ? "the report names what was missed and why; --explain shows "
-                                      "the nodes"
-                                    : "more are there than wanted: if that is right, ask for " +
-                                          std::to_string(wish.found)};
+                wish.found < wish.count
+                    ? "the report names what was missed and why; --explain shows "
+                      "the nodes"
+                    : "more are there than wanted: if that is right, ask for " +
+                          std::to_string(wish.found)};
     if (!error) {
       error = std::move(unmet);
     } else {

@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "api/open_model.h"
+#include "api/outcome.h"
 #include "model/lint.h"
-#include "model/model_file.h"
+#include "report/facts.h"
 
 namespace liger {
 namespace {
@@ -33,8 +35,7 @@ std::string Summary(const std::vector<LintFinding>& findings) {
         std::count_if(findings.begin(), findings.end(),
                       [severity = severity](const auto& f) { return f.severity == severity; });
     if (count == 0) continue;
-    text +=
-        (text.empty() ? "" : ", ") + std::to_string(count) + " " + name + (count == 1 ? "" : "s");
+    text += (text.empty() ? "" : ", ") + CountOf(count, name);
   }
   return text.empty() ? "nothing found" : text;
 }
@@ -46,15 +47,9 @@ PatchOutcome LintModel(const LintModelOptions& options) {
   Report& report = outcome.report;
   report.tool_version = ToolVersion();
   report.input.path = options.input.string();
-  auto file = options.bytes ? ParseModelBytes(*options.bytes, options.input.parent_path())
-                            : LoadModelFile(options.input);
+  auto file = OpenModel(options.input, options.bytes);
   if (!file) {
-    Error error = std::move(file).error();
-    report.status = "error";
-    report.exit_code = static_cast<int>(error.code);
-    report.diagnostics.push_back(
-        {Diagnostic::Severity::kError, error.message, error.location, error.hint});
-    outcome.error = std::move(error);
+    SetError(std::move(file).error(), outcome);
     return outcome;
   }
   report.input.sha256 = file->sha256;

@@ -28,11 +28,6 @@ fs::path RealPath(const fs::path& path) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
-bool IsInside(const fs::path& path, const fs::path& folder) {
-  const auto [rest, unused] = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
-  return rest == folder.end();
-}
-
 bool Exists(const fs::path& path) {
   std::error_code error;
   return fs::exists(fs::symlink_status(path, error));

@@ -8,6 +8,7 @@
 #include "api/expectations.h"
 #include "api/graph_notes.h"
 #include "api/op_counts.h"
+#include "api/open_model.h"
 #include "api/outcome.h"
 #include "api/patch_files.h"
 #include "api/runtime_gaps.h"
@@ -16,7 +17,6 @@
 #include "family/expected.h"
 #include "family/infer.h"
 #include "loss/losses.h"
-#include "model/check.h"
 #include "model/dtype_drift.h"
 #include "model/edit.h"
 #include "model/inline_functions.h"
@@ -29,6 +29,7 @@
 #include "patchmap/nearest.h"
 #include "pattern/lowering.h"
 #include "pattern/op_pattern.h"
+#include "report/facts.h"
 #include "rewrite/apply.h"
 #include "rewrite/plan.h"
 
@@ -38,8 +39,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kFirstOpset = 11;
-// Payloads up to this size stay in the copy of the original that the check compares with.
-constexpr int64_t kCheckKeepBytes = 1024;
 
 fs::path DefaultOutput(const fs::path& input) {
   return input.parent_path() / (input.stem().string() + ".liger.onnx");
@@ -96,16 +95,8 @@ class Run {
   }
 
   Status Load() {
-    auto file = options_.bytes ? ParseModelBytes(*options_.bytes, options_.input.parent_path())
-                               : LoadModelFile(options_.input);
-    if (!file) {
-      Error error = std::move(file).error();
-      constexpr std::string_view kInMemory = "the model in memory";
-      if (options_.input == "-" && error.message.starts_with(kInMemory)) {
-        error.message.replace(0, kInMemory.size(), "standard input");
-      }
-      return error;
-    }
+    auto file = OpenModel(options_.input, options_.bytes);
+    if (!file) return std::move(file).error();
     file_ = *std::move(file);
     report_.input.sha256 = file_.sha256;
     if (Status status = CheckOutputFolder(); !status) return status;
@@ -148,15 +139,11 @@ class Run {
   // in order. Nothing of it is written unless something is fused.
   Status Prepare() {
     inlined_ = InlineFunctions(file_.proto, KeptOps());
-    const InlinedFunctions& inlined = inlined_;
-    for (const std::string& note : inlined.notes) Diagnose(Diagnostic::Severity::kNote, note);
-    if (inlined.calls > 0) {
-      const auto count = [](int64_t n, const std::string& what) {
-        return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-      };
+    for (const std::string& note : inlined_.notes) Diagnose(Diagnostic::Severity::kNote, note);
+    if (inlined_.calls > 0) {
       Diagnose(Diagnostic::Severity::kNote,
-               "the bodies of " + count(inlined.functions, "local function") +
-                   " stand in place of " + count(inlined.calls, "call"));
+               "the bodies of " + CountOf(inlined_.functions, "local function") +
+                   " stand in place of " + CountOf(inlined_.calls, "call"));
     }
     auto moved = SortNodes(file_.proto);
     if (!moved) return std::move(moved).error();
@@ -171,10 +158,7 @@ class Run {
 
   // Own ops of this run's maps and of earlier ones.
   OwnOpNames KeptOps() const {
-    OwnOpNames kept;
-    for (const auto& entry : file_.proto.metadata_props()) {
-      if (entry.key() == kOwnOpsKey) kept = ParseOwnOps(entry.value());
-    }
+    OwnOpNames kept = OwnOpsOf(file_.proto);
     kept.merge(maps_.OwnOps());
     return kept;
   }
@@ -419,7 +403,7 @@ class Run {
       edit->metadata[std::string(kOwnOpsKey)] = own_ops;
     }
     const OpCounts before = CountOps(file_.proto);
-    const onnx::ModelProto original = StripWeights(file_.proto, kCheckKeepBytes);
+    const onnx::ModelProto original = CopyToVerify(file_.proto);
     model_ = {};  // refers to the proto, which changes now
     if (Status status = ApplyEdit(*edit, file_.proto); !status) return status;
     AddOpCounts(before, CountOps(file_.proto), report_);
@@ -440,9 +424,7 @@ class Run {
 
   // Domain and name of each own op that the result calls, those of earlier runs included.
   std::string OwnOps() const {
-    const auto stamped = model_.metadata.find(std::string(kOwnOpsKey));
-    OwnOpNames names =
-        stamped != model_.metadata.end() ? ParseOwnOps(stamped->second) : OwnOpNames{};
+    OwnOpNames names = OwnOpsOf(file_.proto);
     for (const PlannedNode& node : plan_.nodes) {
       const OpContract& contract = *node.instance->op->contract;
       if (contract.is_own()) names.emplace(contract.domain, contract.op_type);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "api/op_counts.h"
+#include "api/open_model.h"
 #include "api/outcome.h"
 #include "api/patch_files.h"
 #include "api/save_model.h"
@@ -28,6 +29,7 @@
 #include "patchmap/modules.h"
 #include "pattern/lowering.h"
 #include "pattern/op_pattern.h"
+#include "report/facts.h"
 #include "rewrite/apply.h"
 #include "rewrite/refresh.h"
 
@@ -35,12 +37,6 @@ namespace liger {
 namespace {
 
 constexpr std::string_view kStampPrefix = "liger.";
-// Payloads up to this size stay in the copy of the original that the check compares with.
-constexpr int64_t kCheckKeepBytes = 1024;
-
-std::string CountOf(int64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 // "9 LigerRMSNorm, 4 LigerRope"
 std::string ListOf(const std::map<std::string, int64_t>& counts) {
@@ -83,7 +79,7 @@ class Rebuild {
       report_.verification.clear();  // the result's own is to come
     }
     model_ = {};  // refers to the proto, which changes now
-    const onnx::ModelProto original = StripWeights(file_.proto, kCheckKeepBytes);
+    const onnx::ModelProto original = CopyToVerify(file_.proto);
     if (Status status = Inline(); !status) return status;
     RemoveStamps();
     AddOpCounts(before, CountOps(file_.proto), report_);
@@ -119,15 +115,12 @@ class Rebuild {
     auto maps = UserMaps::Load(options_.patches);
     if (!maps) return std::move(maps).error();
     maps_ = *std::move(maps);
-    auto file = options_.bytes ? ParseModelBytes(*options_.bytes, options_.input.parent_path())
-                               : LoadModelFile(options_.input);
+    auto file = OpenModel(options_.input, options_.bytes);
     if (!file) return std::move(file).error();
     file_ = *std::move(file);
     report_.input.sha256 = file_.sha256;
     own_ = maps_.OwnOps();
-    for (const auto& entry : file_.proto.metadata_props()) {
-      if (entry.key() == kOwnOpsKey) own_.merge(ParseOwnOps(entry.value()));
-    }
+    own_.merge(OwnOpsOf(file_.proto));
     auto external = FindExternalData(file_.proto, file_.folder);
     if (!external) return std::move(external).error();
     external_ = *std::move(external);
@@ -198,7 +191,7 @@ class Rebuild {
     model_ = {};
     RemoveFunctions(refresh.unused, file_.proto);
     DeclareTypes(refresh.result_types, file_.proto);
-    const onnx::ModelProto original = StripWeights(file_.proto, kCheckKeepBytes);
+    const onnx::ModelProto original = CopyToVerify(file_.proto);
     if (Status status = ApplyEdit(*edit, file_.proto); !status) return status;
     auto model = BuildGraphModel(file_.proto, file_.folder);
     if (!model) return std::move(model).error();

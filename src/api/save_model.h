@@ -25,6 +25,9 @@ class ModelProto;
 
 namespace liger {
 
+// A copy of a model as VerifyModel needs it of the original: large payloads are left out.
+onnx::ModelProto CopyToVerify(const onnx::ModelProto& model);
+
 // CheckModel (model/check.h). `original` may be a copy without weights.
 Status VerifyModel(const onnx::ModelProto& original, const onnx::ModelProto& rewritten,
                    Report& report, const CheckOptions& options = {});

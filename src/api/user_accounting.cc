@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "api/accounting.h"
 #include "ops/op_contract.h"
 #include "patchmap/op_names.h"
 
@@ -51,11 +52,6 @@ bool IsNearer(const NearMiss& a, const NearMiss& b) {
   return std::pair(!a.guard.empty(), a.score) > std::pair(!b.guard.empty(), b.score);
 }
 
-MissReport AsReport(const NearMiss& miss) {
-  return {miss.module, miss.path,    miss.node,  miss.reason,
-          miss.guard,  miss.closest, miss.chain, miss.values};
-}
-
 bool IsPattern(const UserEntry& entry) { return entry.kind == UserEntry::Kind::kMatch; }
 
 }  // namespace
@@ -88,7 +84,7 @@ void UserAccountant::Count(const AccountedEntry& e) {
     symbol.notes = Disagreements(entry, plan_, e.target);
     if (entry.expect) {
       report_.expectations.push_back({e.module, entry.expect->ToText(), entry.place, counts.found,
-                                      entry.expect->Met(counts.found)});
+                                      entry.expect->Met(counts.found), entry.expect->count});
     }
     if (counted_.insert(e.target).second) {
       if (IsPattern(entry) && counts.found == 0) CheckMatched(e);

@@ -218,6 +218,11 @@ ModuleScopes ModuleScopesOf(const Node& node) {
   return result;
 }
 
+bool IsInModule(std::string_view path, std::string_view module) {
+  return module.empty() || path == module ||
+         (path.starts_with(module) && path[module.size()] == '.');
+}
+
 std::string ModulePathOf(const Node& node) {
   ModuleScopes scopes = ModuleScopesOf(node);
   return scopes.scopes.empty() ? "" : std::move(scopes.scopes.back().path);

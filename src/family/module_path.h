@@ -33,6 +33,9 @@ ModuleScopes ModuleScopesOf(const Node& node);
 // The innermost module's path; empty if unknown.
 std::string ModulePathOf(const Node& node);
 
+// Whether `path` is the module's own or that of something inside it; everything is inside "".
+bool IsInModule(std::string_view path, std::string_view module);
+
 // The items of a Python list of strings as repr() prints it: ['a', "b'c"]. Escapes are undone.
 // False if the text is no such list; `items` is then unspecified.
 bool ParsePythonStringList(std::string_view text, std::vector<std::string>* items);

@@ -28,16 +28,11 @@ bool IsFunction(const std::string& glob, const std::string& function) {
   return fnmatch(glob.c_str(), name.c_str(), 0) == 0;
 }
 
-bool IsInside(std::string_view path, std::string_view outer) {
-  return outer.empty() || path == outer ||
-         (path.starts_with(outer) && path.size() > outer.size() && path[outer.size()] == '.');
-}
-
 }  // namespace
 
 bool UserInstance::Holds(int in_graph, std::string_view at, const std::string& name) const {
   if (!values.empty()) return values.contains(name);
-  return in_graph == graph && !at.empty() && IsInside(at, path);
+  return in_graph == graph && !at.empty() && IsInModule(at, path);
 }
 
 SymbolIndex::SymbolIndex(const GraphModel& model, std::span<const InlinedCall> calls)
@@ -72,7 +67,7 @@ std::vector<UserInstance> SymbolIndex::Outermost(const std::vector<Paths>& by_gr
       for (int at = static_cast<int>(g); at != kNone; at = model_.graphs[at].parent) {
         for (const std::string& outer : by_graph[at]) {
           const bool same = outer == path && at == static_cast<int>(g);
-          is_inner = is_inner || (!same && IsInside(path, outer));
+          is_inner = is_inner || (!same && IsInModule(path, outer));
         }
       }
       if (!is_inner) instances.push_back({static_cast<int>(g), path, {}});

@@ -45,13 +45,6 @@ std::string SizeText(int64_t bytes) {
   return text + std::string(kUnits[unit]);
 }
 
-// `path` lies in `folder` or is `folder`; both without links.
-bool IsInside(const fs::path& path, const fs::path& folder) {
-  const auto [in_folder, in_path] =
-      std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
-  return in_folder == folder.end();
-}
-
 fs::path CurrentIfEmpty(const fs::path& folder) { return folder.empty() ? fs::path(".") : folder; }
 
 // Without links where that can be found out, else as it is.
@@ -625,6 +618,12 @@ auto CatchingExceptions(ErrorCode code, const Function& function) -> decltype(fu
 }
 
 }  // namespace
+
+bool IsInside(const fs::path& path, const fs::path& folder) {
+  const auto [in_folder, in_path] =
+      std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+  return in_folder == folder.end();
+}
 
 ModelFolder::ModelFolder(const fs::path& folder)
     : given(CurrentIfEmpty(folder)), real(WithoutLinks(given)) {}

@@ -29,6 +29,9 @@ class TensorProto;
 
 namespace liger {
 
+// Whether `path` lies in `folder` or is it; both without links and in normal form.
+bool IsInside(const std::filesystem::path& path, const std::filesystem::path& folder);
+
 // Where the locations of a model's external data start from. Data is looked for beside the path the
 // user gave and, if that path is a link, then beside the file it leads to. A data file must,
 // through all links, lie in one of the two folders: that is the rule of ONNX Runtime from 1.24 on,

@@ -325,8 +325,8 @@ Result<ModelFile> Load(const fs::path& path) {
   return file;
 }
 
-Result<ModelFile> Parse(std::span<const std::byte> bytes, const fs::path& folder) {
-  const std::string subject = "the model in memory";
+Result<ModelFile> Parse(std::span<const std::byte> bytes, const fs::path& folder,
+                        const std::string& subject) {
   if (bytes.empty()) return Invalid(subject + " is empty", "pass the bytes of an ONNX model");
   const std::string_view all(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const std::string_view head = all.substr(0, 512);
@@ -472,9 +472,10 @@ Result<ModelFile> LoadModelFile(const fs::path& path) {
                             [&] { return Load(path); });
 }
 
-Result<ModelFile> ParseModelBytes(std::span<const std::byte> bytes, const fs::path& folder) {
-  return CatchingExceptions(ErrorCode::kInvalidModel, "cannot read the model in memory",
-                            [&] { return Parse(bytes, folder); });
+Result<ModelFile> ParseModelBytes(std::span<const std::byte> bytes, const fs::path& folder,
+                                  const std::string& name) {
+  return CatchingExceptions(ErrorCode::kInvalidModel, "cannot read " + name,
+                            [&] { return Parse(bytes, folder, name); });
 }
 
 Result<SavedFile> SaveModelFile(const onnx::ModelProto& model, const fs::path& output,

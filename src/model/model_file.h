@@ -36,9 +36,10 @@ struct ModelFile {
 // a graph, an ir_version and an opset import; nothing else is checked.
 Result<ModelFile> LoadModelFile(const std::filesystem::path& path);
 
-// The same from memory. Locations of external data start from `folder`.
+// The same from memory. Locations of external data start from `folder`; `name` stands in messages.
 Result<ModelFile> ParseModelBytes(std::span<const std::byte> bytes,
-                                  const std::filesystem::path& folder);
+                                  const std::filesystem::path& folder,
+                                  const std::string& name = "the model in memory");
 
 struct SavedFile {
   std::filesystem::path path;

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "model/edit.h"
 #include "model/external_data.h"
 #include "model/tensor_decode.h"
 #include "model/type_inference.h"
@@ -417,18 +418,6 @@ Result<FunctionText> ParseFunctionText(std::string_view text) {
 
 namespace {
 
-void SetType(const ValueType& type, onnx::TypeProto& proto) {
-  auto& tensor = *proto.mutable_tensor_type();
-  tensor.set_elem_type(static_cast<int32_t>(type.dtype));
-  if (!type.shape) return;
-  tensor.mutable_shape();
-  for (const Dim& dim : *type.shape) {
-    auto& made = *tensor.mutable_shape()->add_dim();
-    if (dim.is_known()) made.set_dim_value(dim.value);
-    if (!dim.is_known() && !dim.symbol.empty()) made.set_dim_param(dim.symbol);
-  }
-}
-
 // The attribute's value; where none is known, one that no type depends on.
 void PutReference(const std::map<std::string, Attribute::Value>& attributes,
                   onnx::AttributeProto& attribute) {
@@ -459,7 +448,7 @@ Status InferTextTypes(const std::string& source, const std::map<std::string, Val
   for (const std::string& name : function.input()) {
     onnx::ValueInfoProto& input = *graph.add_input();
     input.set_name(name);
-    SetType(inputs.at(name), *input.mutable_type());
+    *input.mutable_type() = TypeProtoOf(inputs.at(name));
   }
   graph.mutable_node()->Swap(function.mutable_node());
   for (onnx::NodeProto& node : *graph.mutable_node()) {

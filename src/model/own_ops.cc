@@ -1,5 +1,7 @@
 #include "model/own_ops.h"
 
+#include <onnx/onnx_pb.h>
+
 namespace liger {
 
 OwnOpNames ParseOwnOps(std::string_view text) {
@@ -15,6 +17,13 @@ OwnOpNames ParseOwnOps(std::string_view text) {
     names.emplace(name.substr(0, dot), name.substr(dot + 1));
   }
   return names;
+}
+
+OwnOpNames OwnOpsOf(const onnx::ModelProto& model) {
+  for (const onnx::StringStringEntryProto& entry : model.metadata_props()) {
+    if (entry.key() == kOwnOpsKey) return ParseOwnOps(entry.value());
+  }
+  return {};
 }
 
 std::string ToText(const OwnOpNames& names) {

@@ -9,6 +9,10 @@
 #include <string_view>
 #include <utility>
 
+namespace onnx {
+class ModelProto;
+}
+
 namespace liger {
 
 inline constexpr std::string_view kOwnOpsKey = "liger.own_ops";
@@ -17,6 +21,8 @@ inline constexpr std::string_view kOwnOpsKey = "liger.own_ops";
 using OwnOpNames = std::set<std::pair<std::string, std::string>>;
 
 OwnOpNames ParseOwnOps(std::string_view text);
+// Those that the model's metadata names.
+OwnOpNames OwnOpsOf(const onnx::ModelProto& model);
 std::string ToText(const OwnOpNames& names);
 
 }  // namespace liger

@@ -99,6 +99,141 @@ bool IsCommon(const std::string& op) {
   return common.contains(op);
 }
 
+// What a text comes to, for a dtype that it is for: whether it can be matched, and by which operators
+// it is found.
+class TextCheck {
+ public:
+  TextCheck(const OwnOp::Text& source, const OpText& text, OpPattern& op)
+      : source_(source), text_(text), op_(op), contract_(*op.contract), typed_(text.function) {}
+
+  Status Run() {
+    if (Status status = InferTypes(); !status) return status;
+    if (Status status = Evaluate(); !status) return status;
+    if (Status status = CheckTerm(); !status) return status;
+    if (Status status = CheckFurtherOutputs(); !status) return status;
+    SetAnchors();
+    return {};
+  }
+
+ private:
+  Status Bad(std::string message, std::string hint = "") const {
+    return BadText(source_, std::move(message), std::move(hint));
+  }
+
+  // A text with Casts may be for some float dtypes only.
+  Status InferTypes() {
+    std::optional<Error> first;
+    for (const TypeTuple& tuple : contract_.kernels) {
+      variables_.clear();
+      std::map<std::string, ValueType> types;
+      for (size_t i = 0; i < contract_.inputs.size(); ++i) {
+        const DType dtype = tuple.Find(contract_.inputs[i].type_symbol);
+        variables_.push_back(terms_.Variable(static_cast<int>(i), dtype));
+        types[std::string(contract_.inputs[i].name)].dtype = dtype;
+      }
+      typed_ = text_.function;
+      Status inferred = InferTextTypes(text_.source, types, {}, typed_.opsets, typed_);
+      if (inferred) return {};
+      if (!first) first = std::move(inferred).error();
+    }
+    return Bad(first->message, "`types:` gives the dtypes of inputs that are no floats");
+  }
+
+  // The terms of the outputs, and of all values: each operator needs one.
+  Status Evaluate() {
+    Graph whole = typed_.graph;
+    for (Value& value : whole.values) value.type.shape.reset();
+    std::vector<const Node*> producers;  // of the values behind the outputs
+    for (const Node& node : typed_.graph.nodes) {
+      for (const ValueId output : node.outputs) {
+        if (output == kNone) continue;
+        whole.outputs.push_back(output);
+        producers.push_back(&node);
+      }
+    }
+    values_ = canonicalizer_.Evaluate(whole, variables_, {}, typed_.opsets);
+    const size_t outputs = typed_.graph.outputs.size();
+    for (size_t i = 0; i < producers.size(); ++i) {
+      if (values_[outputs + i] == kNone) return NoTerm(*producers[i]);
+    }
+    values_.resize(outputs);
+    contents_.Collect(terms_, values_[0]);
+    return {};
+  }
+
+  Status NoTerm(const Node& node) const {
+    if (node.op_type == "Constant") {
+      return Bad("a Constant of the text is no number that can be compared",
+                 "numbers are scalars (value_float, value_int), lists are of integers "
+                 "(value_ints)");
+    }
+    return Bad("the operator " + (node.domain.empty() ? "" : node.domain + ".") + node.op_type +
+                   " in the text cannot be matched",
+               "control flow, random numbers, large constants and operators of other domains "
+               "cannot stand in a pattern; ops of domain liger are written out");
+  }
+
+  Status CheckTerm() const {
+    if (terms_[values_[0]].kind != TermKind::kOp) {
+      return Bad("the text computes nothing: its first output is an input or a constant");
+    }
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      if (contents_.terms.contains(variables_[i])) continue;
+      return Bad("input '" + std::string(contract_.inputs[i].name) +
+                 "' does not enter the first output");
+    }
+    if (!contents_.folded.empty() && contents_.folded.front() == "Broadcast") {
+      return Bad("a constant of the text has axes of its own",
+                 "write numbers as scalars: Constant <value_float: float = 2.5> ()");
+    }
+    if (!contents_.folded.empty()) {
+      return Bad("the text computes " + contents_.folded.front() +
+                     " of constants and captures, which a graph holds as one number",
+                 "capture the number that the graph holds");
+    }
+    for (const std::string& capture : op_.captures) {
+      if (contents_.captures.contains(capture)) continue;
+      return Bad("attribute '" + capture + "' does not enter the first output");
+    }
+    return {};
+  }
+
+  Status CheckFurtherOutputs() const {
+    for (size_t i = 1; i < values_.size(); ++i) {
+      const std::string name(contract_.outputs[i].name);
+      const auto here = values_.begin() + static_cast<int64_t>(i);
+      if (std::find(values_.begin(), here, values_[i]) != here) {
+        return Bad("output '" + name + "' is the same value as another output");
+      }
+      if (contents_.terms.contains(values_[i])) continue;
+      return Bad("output '" + name + "' is not computed on the way to the first output",
+                 "the match starts at the first output: further ones are inner values of it");
+    }
+    return {};
+  }
+
+  void SetAnchors() {
+    for (const std::string& name : contents_.operators) {
+      const auto& anchors = op_.anchors;
+      const bool known = std::find(anchors.begin(), anchors.end(), name) != anchors.end();
+      if (!known && !IsCommon(name)) op_.anchors.push_back(name);
+    }
+    if (op_.anchors.empty()) op_.anchors.push_back(terms_[values_[0]].text);
+    op_.near_score = std::max(2, (contents_.count + 1) / 2);
+  }
+
+  const OwnOp::Text& source_;
+  const OpText& text_;
+  OpPattern& op_;
+  const OpContract& contract_;
+  FunctionText typed_;
+  TermStore terms_;
+  Canonicalizer canonicalizer_{terms_, nullptr, nullptr};
+  std::vector<TermId> variables_;
+  std::vector<TermId> values_;  // of the outputs
+  Contents contents_;
+};
+
 }  // namespace
 
 Status OpPatternSet::AddOwn(const OwnOp& own, const std::map<std::string, int64_t>& opsets) {
@@ -176,101 +311,8 @@ Status OpPatternSet::AddOwn(const OwnOp& own, const std::map<std::string, int64_
   op.contract = &made.contract;
   op.presets.push_back({});
 
-  // What the text comes to, for a dtype that it is for.
-  TermStore terms;
-  Canonicalizer canonicalizer(terms, nullptr, nullptr);
   for (size_t t = 0; t < op.texts.size(); ++t) {
-    const OpText& text = op.texts[t];
-    // A text with Casts may be for some float dtypes only.
-    std::vector<TermId> variables;
-    FunctionText typed = text.function;
-    Status fits = Error{};
-    for (size_t dtype = 0; dtype < made.tuples.size() && !fits; ++dtype) {
-      variables.clear();
-      std::map<std::string, ValueType> types;
-      for (size_t i = 0; i < made.inputs.size(); ++i) {
-        const DType of_input = made.tuples[dtype].Find(made.inputs[i].type_symbol);
-        variables.push_back(terms.Variable(static_cast<int>(i), of_input));
-        types[std::string(made.inputs[i].name)].dtype = of_input;
-      }
-      typed = text.function;
-      Status inferred = InferTextTypes(text.source, types, {}, typed.opsets, typed);
-      if (inferred || dtype == 0) fits = std::move(inferred);
-    }
-    if (!fits) {
-      return BadText(*texts[t], fits.error().message,
-                     "`types:` gives the dtypes of inputs that are no floats");
-    }
-    Graph whole = typed.graph;
-    for (Value& value : whole.values) value.type.shape.reset();
-    for (const Node& node : whole.nodes) {
-      for (const ValueId output : node.outputs) {
-        if (output != kNone) whole.outputs.push_back(output);
-      }
-    }
-    const std::vector<TermId> values = canonicalizer.Evaluate(whole, variables, {}, typed.opsets);
-    size_t at = typed.graph.outputs.size();
-    for (const Node& node : whole.nodes) {
-      for (const ValueId output : node.outputs) {
-        if (output != kNone && values[at++] == kNone) {
-          if (node.op_type == "Constant") {
-            return BadText(*texts[t], "a Constant of the text is no number that can be compared",
-                           "numbers are scalars (value_float, value_int), lists are of integers "
-                           "(value_ints)");
-          }
-          return BadText(*texts[t],
-                         "the operator " + (node.domain.empty() ? "" : node.domain + ".") +
-                             node.op_type + " in the text cannot be matched",
-                         "control flow, random numbers, large constants and operators of other "
-                         "domains cannot stand in a pattern; ops of domain liger are written out");
-        }
-      }
-    }
-    Contents contents;
-    contents.Collect(terms, values[0]);
-    const Term& root = terms[values[0]];
-    if (root.kind != TermKind::kOp) {
-      return BadText(*texts[t],
-                     "the text computes nothing: its first output is an input or a "
-                     "constant");
-    }
-    for (size_t i = 0; i < variables.size(); ++i) {
-      if (contents.terms.contains(variables[i])) continue;
-      return BadText(*texts[t], "input '" + std::string(made.inputs[i].name) +
-                                    "' does not enter the first output");
-    }
-    if (!contents.folded.empty() && contents.folded.front() == "Broadcast") {
-      return BadText(*texts[t], "a constant of the text has axes of its own",
-                     "write numbers as scalars: Constant <value_float: float = 2.5> ()");
-    }
-    if (!contents.folded.empty()) {
-      return BadText(*texts[t],
-                     "the text computes " + contents.folded.front() +
-                         " of constants and captures, which a graph holds as one number",
-                     "capture the number that the graph holds");
-    }
-    for (const std::string& capture : op.captures) {
-      if (contents.captures.contains(capture)) continue;
-      return BadText(*texts[t], "attribute '" + capture + "' does not enter the first output");
-    }
-    for (size_t i = 1; i < typed.graph.outputs.size(); ++i) {
-      if (std::find(values.begin(), values.begin() + static_cast<int64_t>(i), values[i]) !=
-          values.begin() + static_cast<int64_t>(i)) {
-        return BadText(*texts[t], "output '" + std::string(made.outputs[i].name) +
-                                      "' is the same value as another output");
-      }
-      if (contents.terms.contains(values[i])) continue;
-      return BadText(*texts[t],
-                     "output '" + std::string(made.outputs[i].name) +
-                         "' is not computed on the way to the first output",
-                     "the match starts at the first output: further ones are inner values of it");
-    }
-    for (const std::string& name : contents.operators) {
-      const bool known = std::find(op.anchors.begin(), op.anchors.end(), name) != op.anchors.end();
-      if (!known && !IsCommon(name)) op.anchors.push_back(name);
-    }
-    if (op.anchors.empty()) op.anchors.push_back(root.text);
-    op.near_score = std::max(2, (contents.count + 1) / 2);
+    if (Status status = TextCheck(*texts[t], op.texts[t], op).Run(); !status) return status;
   }
   ops_.push_front(std::move(op));
   return {};

@@ -22,7 +22,7 @@ std::string CountOf(int64_t count, std::string_view what);
 std::string ModelName(const Report& report);
 
 // "patched", "nothing to do", "2 expectations not met", "failed with exit code 3".
-std::string Verdict(const Report& report);
+std::string VerdictLine(const Report& report);
 
 // "rms_norm 65 of 65, rope 60 of 64, softmax 2": the modules that are on. Empty if there are none.
 std::string CountsLine(const Report& report);

@@ -63,7 +63,7 @@ std::string ModelName(const Report& report) {
   return report.input.path.empty() ? "-" : report.input.path;
 }
 
-std::string Verdict(const Report& report) {
+std::string VerdictLine(const Report& report) {
   if (report.status == "error") {
     return "failed with exit code " + std::to_string(report.exit_code);
   }

@@ -36,7 +36,7 @@ class GitHubWriter {
     }
     const std::string counts = CountsLine(report);
     Command("notice", "liger-patch",
-            ModelName(report) + ": " + Verdict(report) + (counts.empty() ? "" : "; " + counts));
+            ModelName(report) + ": " + VerdictLine(report) + (counts.empty() ? "" : "; " + counts));
     return std::move(text_);
   }
 

@@ -141,7 +141,7 @@ Json Summary(std::span<const Report> reports) {
                       {"output", report.output ? Json(report.output->path) : Json(nullptr)},
                       {"status", report.status},
                       {"exit_code", report.exit_code},
-                      {"line", Verdict(report)},
+                      {"line", VerdictLine(report)},
                       {"modules", CountsLine(report)}});
   }
   return {{"models", reports.size()},

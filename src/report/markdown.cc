@@ -54,7 +54,7 @@ class MarkdownWriter {
 
   void WriteVerdict() {
     Line((many_ ? "#### " : "### liger-patch: ") + MarkdownCode(ModelName(report_)) + ": " +
-         MarkdownText(Verdict(report_)));
+         MarkdownText(VerdictLine(report_)));
     size_t count = 0;
     for (const Diagnostic* d : OwnDiagnostics(report_)) {
       if (d->severity == Diagnostic::Severity::kNote || ++count > longest_list_) continue;
@@ -234,7 +234,7 @@ std::string Table(std::span<const Report> reports) {
   std::string text = "| model | result | modules |\n| --- | --- | --- |\n";
   for (const Report& report : reports) {
     const std::string row = "| " + MarkdownCode(ModelName(report)) + " | " +
-                            MarkdownText(Verdict(report)) + " | " +
+                            MarkdownText(VerdictLine(report)) + " | " +
                             MarkdownText(CountsLine(report)) + " |\n";
     if (text.size() + row.size() > kLongestComment / 2) {
       return text + "\nMore models than fit here.\n";

@@ -114,6 +114,7 @@ struct ExpectationReport {
   std::string source;  // "--expect", "--strict", or the place in a patch map, file:line:column
   int64_t found = 0;
   bool met = false;
+  int64_t count = 0;  // the number in `wanted`
 };
 
 // An entry of a user's patch map and what became of it.
@@ -180,9 +181,6 @@ struct TextOptions {
 };
 
 std::string ToText(const Report& report, const TextOptions& options);
-
-// An attribute of a fused op for people: "1e-06", "BNSD".
-std::string ToText(const Attribute::Value& value);
 
 // Pretty-printed; docs/report.schema.json describes it.
 std::string ToJson(const Report& report);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdio>
 #include <string_view>
 
 #include "report/escape.h"
@@ -209,7 +208,8 @@ class TextWriter {
       if (is_first) Line("patched");
       is_first = false;
       std::string line = "  " + p.op + "  " + p.node + ": " + p.form + ", " + p.precision;
-      for (const auto& [name, value] : p.attributes) line += ", " + name + "=" + ToText(value);
+      for (const auto& [name, value] : p.attributes)
+        line += ", " + name + "=" + AttributeText(value);
       Line(line + "; replaces " + std::to_string(p.replaced.size()) + " nodes");
     }
     for (const FusedReport& fused : report_.already_fused) {
@@ -282,17 +282,6 @@ class TextWriter {
 
 }  // namespace
 
-std::string ToText(const Attribute::Value& value) {
-  if (const auto* i = std::get_if<int64_t>(&value)) return std::to_string(*i);
-  if (const auto* s = std::get_if<std::string>(&value)) return *s;
-  if (const auto* f = std::get_if<float>(&value)) {
-    char buffer[32];
-    std::snprintf(buffer, sizeof(buffer), "%.9g", static_cast<double>(*f));
-    return buffer;
-  }
-  return "";
-}
-
 std::string ToText(const Report& report, const TextOptions& options) {
   return TextWriter(report, options).Write();
 }
@@ -301,7 +290,7 @@ std::string TextOf(std::span<const Report> reports, const RenderOptions& options
   std::string text;
   const auto line = [&](const std::string& content) { text += Printable(content) + "\n"; };
   for (const Report& report : reports) {
-    if (many) line("== " + ModelName(report) + ": " + Verdict(report));
+    if (many) line("== " + ModelName(report) + ": " + VerdictLine(report));
     text += ToText(report, options.text);
     if (options.diagnostics) {
       for (const Diagnostic& d : report.diagnostics) {
@@ -319,12 +308,12 @@ std::string TextOf(std::span<const Report> reports, const RenderOptions& options
   size_t verdict_width = 0;
   for (const Report& report : reports) {
     width = std::max(width, ModelName(report).size());
-    verdict_width = std::max(verdict_width, Verdict(report).size());
+    verdict_width = std::max(verdict_width, VerdictLine(report).size());
   }
   for (const Report& report : reports) {
     std::string row = ModelName(report);
     row.resize(width + 2, ' ');
-    row += Verdict(report);
+    row += VerdictLine(report);
     const std::string counts = CountsLine(report);
     if (!counts.empty()) row.resize(width + verdict_width + 4, ' ');
     line("  " + row + counts);

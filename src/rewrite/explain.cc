@@ -24,15 +24,7 @@ constexpr int64_t kShownBytes = 32;
 
 std::string TypeText(const ValueType& type) {
   if (type.dtype == DType::kUndefined) return "?";
-  std::string text(DTypeName(type.dtype));
-  if (!type.shape) return text + "[?]";
-  text += "[";
-  for (size_t i = 0; i < type.shape->size(); ++i) {
-    const Dim& dim = (*type.shape)[i];
-    text += i > 0 ? ", " : "";
-    text += dim.is_known() ? std::to_string(dim.value) : dim.symbol.empty() ? "?" : dim.symbol;
-  }
-  return text + "]";
+  return std::string(DTypeName(type.dtype)) + (type.shape ? ToString(type.shape) : "[?]");
 }
 
 std::string Number(double value) {
@@ -78,10 +70,8 @@ class Describer {
   static std::string Attributes(const Node& node) {
     std::string text;
     for (const Attribute& attribute : node.attributes) {
-      std::string value;
-      if (const auto* i = std::get_if<int64_t>(&attribute.value)) value = std::to_string(*i);
-      if (const auto* f = std::get_if<float>(&attribute.value)) value = Number(*f);
-      if (const auto* s = std::get_if<std::string>(&attribute.value)) value = '"' + *s + '"';
+      std::string value = AttributeText(attribute.value);
+      if (std::holds_alternative<std::string>(attribute.value)) value = '"' + value + '"';
       if (const auto* t = std::get_if<Tensor>(&attribute.value)) {
         value = static_cast<size_t>(t->size()) == t->floats.size() + t->ints.size() ? Elements(*t)
                                                                                     : "tensor";
@@ -131,9 +121,8 @@ std::vector<std::string> ChainOf(const GraphModel& model, const Graph& graph, Va
     for (const ValueId input : graph.nodes[id].inputs) {
       const NodeId producer = input == kNone ? kNone : graph.values[input].producer;
       if (producer == kNone || graph.nodes[producer].op_type == "Constant") continue;
-      const bool belongs =
-          module.empty() ? steps + 1 < kMaxSteps
-                         : (ModulePathOf(graph.nodes[producer]) + ".").starts_with(module + ".");
+      const bool belongs = module.empty() ? steps + 1 < kMaxSteps
+                                          : IsInModule(ModulePathOf(graph.nodes[producer]), module);
       if (belongs && seen.insert(producer).second) work.emplace_back(producer, steps + 1);
     }
   }
@@ -148,7 +137,7 @@ std::vector<std::string> NodesOfModule(const GraphModel& model, const Graph& gra
   const Describer describe(model, graph);
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
-    if (node.op_type == "Constant" || !(ModulePathOf(node) + ".").starts_with(path + ".")) continue;
+    if (node.op_type == "Constant" || !IsInModule(ModulePathOf(node), path)) continue;
     if (lines.size() == kMaxLines) {
       lines.emplace_back("... and more nodes in front of these");
       break;
