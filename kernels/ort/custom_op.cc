@@ -96,6 +96,11 @@ CustomOp::CustomOp(const OpContract& contract_in, const TypeTuple& types_in,
   KernelComputeV2 = ComputeKernel;
   KernelDestroy = [](void* kernel) { delete static_cast<Kernel*>(kernel); };
   InferOutputShapeFn = Infer;
+  GetMayInplace = op.in_place;
+  ReleaseMayInplace = [](int* inputs, int* outputs) {
+    delete[] inputs;
+    delete[] outputs;
+  };
 }
 
 }  // namespace liger::ort

@@ -20,10 +20,28 @@ struct ProviderBinding {
   const Launchers& launchers;
 };
 
+// OrtCustomOp::GetMayInplace: the runtime reuses the memory of an input that nobody reads later for
+// the output, where both are of one size. The callback does not learn which op asks.
+using MayInPlace = size_t(ORT_API_CALL*)(int** inputs, int** outputs);
+
+struct InPlacePair {
+  int input;
+  int output;
+};
+
+// The callback for a list of pairs; the runtime hands the arrays back to ReleaseMayInplace.
+template <InPlacePair... kPairs>
+size_t ORT_API_CALL InPlace(int** inputs, int** outputs) {
+  *inputs = new int[]{kPairs.input...};
+  *outputs = new int[]{kPairs.output...};
+  return sizeof...(kPairs);
+}
+
 struct OpBinding {
   std::string_view op_type;
   MakeKernel make;
   InferShapes infer;
+  MayInPlace in_place;
 };
 
 struct CustomOp : OrtCustomOp {

@@ -39,6 +39,9 @@ struct Launchers {
 // On ONNX Runtime's own intra-op threads.
 const Launchers& CpuLaunchers();
 
+// On the compute stream of the session. Only in builds with CUDA.
+const Launchers& CudaLaunchers();
+
 class Kernel {
  public:
   virtual ~Kernel() = default;

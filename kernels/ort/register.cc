@@ -16,22 +16,27 @@
 namespace liger::ort {
 namespace {
 
+// The last column: which output may take the memory of which input, {input, output}.
 constexpr OpBinding kOps[] = {
-    {"LigerAddLayerNorm", MakeAddLayerNorm, InferTwoLikeFirst},
-    {"LigerAddRMSNorm", MakeAddRmsNorm, InferTwoLikeFirst},
-    {"LigerGeGLU", MakeGeGlu, InferGated},
-    {"LigerGroupNorm", MakeGroupNorm, InferLikeFirst},
-    {"LigerLayerNorm", MakeLayerNorm, InferLikeFirst},
-    {"LigerRMSNorm", MakeRmsNorm, InferLikeFirst},
-    {"LigerRope", MakeRope, InferRope},
-    {"LigerSoftmax", MakeSoftmax, InferLikeFirst},
-    {"LigerSwiGLU", MakeSwiGlu, InferGated},
+    {"LigerAddLayerNorm", MakeAddLayerNorm, InferTwoLikeFirst, InPlace<{0, 0}, {1, 1}>},
+    {"LigerAddRMSNorm", MakeAddRmsNorm, InferTwoLikeFirst, InPlace<{0, 0}, {1, 1}>},
+    {"LigerGeGLU", MakeGeGlu, InferGated, InPlace<{0, 0}, {1, 0}>},
+    {"LigerGroupNorm", MakeGroupNorm, InferLikeFirst, InPlace<{0, 0}>},
+    {"LigerLayerNorm", MakeLayerNorm, InferLikeFirst, InPlace<{0, 0}>},
+    {"LigerRMSNorm", MakeRmsNorm, InferLikeFirst, InPlace<{0, 0}>},
+    {"LigerRope", MakeRope, InferRope, InPlace<{0, 0}, {3, 1}>},
+    {"LigerSoftmax", MakeSoftmax, InferLikeFirst, InPlace<{0, 0}>},
+    {"LigerSwiGLU", MakeSwiGlu, InferGated, InPlace<{0, 0}, {1, 0}>},
 };
 
 // One row per name under which ONNX Runtime knows a provider.
 std::span<const ProviderBinding> Providers() {
   static const ProviderBinding kProviders[] = {
-      {Provider::kCpu, "CPUExecutionProvider", CpuLaunchers()},
+    {Provider::kCpu, "CPUExecutionProvider", CpuLaunchers()},
+#if defined(LIGER_HAS_CUDA)
+    {Provider::kCuda, "CUDAExecutionProvider", CudaLaunchers()},
+    {Provider::kCuda, "CudaPluginExecutionProvider", CudaLaunchers()},
+#endif
   };
   return kProviders;
 }

@@ -49,6 +49,9 @@ typedef struct LigerGeGluArgs {
  * the same time. */
 LigerStatus LigerCpuGeGlu(const LigerGeGluArgs* args, int64_t begin, int64_t end);
 
+/* All elements, on `stream` of the current device. */
+LigerStatus LigerCudaGeGlu(const LigerGeGluArgs* args, LigerCudaStream stream);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -35,6 +35,9 @@ typedef struct LigerGroupNormArgs {
  * time. */
 LigerStatus LigerCpuGroupNorm(const LigerGroupNormArgs* args, int64_t begin, int64_t end);
 
+/* All groups, on `stream` of the current device. */
+LigerStatus LigerCudaGroupNorm(const LigerGroupNormArgs* args, LigerCudaStream stream);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

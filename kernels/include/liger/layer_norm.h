@@ -38,6 +38,9 @@ typedef struct LigerLayerNormArgs {
 /* Rows [begin, end) on the calling thread. Ranges that do not overlap may run at the same time. */
 LigerStatus LigerCpuLayerNorm(const LigerLayerNormArgs* args, int64_t begin, int64_t end);
 
+/* All rows, on `stream` of the current device. */
+LigerStatus LigerCudaLayerNorm(const LigerLayerNormArgs* args, LigerCudaStream stream);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -37,6 +37,9 @@ typedef struct LigerRmsNormArgs {
 /* Rows [begin, end) on the calling thread. Ranges that do not overlap may run at the same time. */
 LigerStatus LigerCpuRmsNorm(const LigerRmsNormArgs* args, int64_t begin, int64_t end);
 
+/* All rows, on `stream` of the current device. */
+LigerStatus LigerCudaRmsNorm(const LigerRmsNormArgs* args, LigerCudaStream stream);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -62,6 +62,9 @@ static inline int64_t LigerRopeRows(const LigerRopeArgs* args) {
 /* Rows [begin, end) of LigerRopeRows on the calling thread; ranges may run at the same time. */
 LigerStatus LigerCpuRope(const LigerRopeArgs* args, int64_t begin, int64_t end);
 
+/* All rows, on `stream` of the current device. */
+LigerStatus LigerCudaRope(const LigerRopeArgs* args, LigerCudaStream stream);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

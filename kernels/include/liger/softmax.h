@@ -27,6 +27,9 @@ typedef struct LigerSoftmaxArgs {
 /* Rows [begin, end) on the calling thread. Ranges that do not overlap may run at the same time. */
 LigerStatus LigerCpuSoftmax(const LigerSoftmaxArgs* args, int64_t begin, int64_t end);
 
+/* All rows, on `stream` of the current device. */
+LigerStatus LigerCudaSoftmax(const LigerSoftmaxArgs* args, LigerCudaStream stream);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -38,6 +38,9 @@ typedef struct LigerSwiGluArgs {
  * the same time. */
 LigerStatus LigerCpuSwiGlu(const LigerSwiGluArgs* args, int64_t begin, int64_t end);
 
+/* All elements, on `stream` of the current device. */
+LigerStatus LigerCudaSwiGlu(const LigerSwiGluArgs* args, LigerCudaStream stream);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
