@@ -43,7 +43,7 @@ std::string WholeNumber(const std::string& text) {
 
 // What CLI11 fills, before it is given its types.
 struct RawOptions {
-  std::string providers = "cpu";
+  std::string providers = "cpu,cuda";
   std::string external_data = "auto";
   std::string patches_dir;
   std::vector<std::string> patches;

@@ -48,7 +48,7 @@ struct PatchOptions {
   // A glob of `scopes` or `skips` that takes in no module path is an error. In a run of several
   // models that is for the whole run to judge (Report::scopes).
   bool globs_must_match = true;
-  std::vector<Provider> providers = {Provider::kCpu};
+  std::vector<Provider> providers = {Provider::kCpu, Provider::kCuda};
   std::optional<std::filesystem::path> patches_dir;
   ExternalDataMode external_data = ExternalDataMode::kAuto;
   bool exact = false;

@@ -27,6 +27,19 @@ const AttributeSpec* OpContract::FindAttribute(std::string_view name) const {
   return found == attributes.end() ? nullptr : &*found;
 }
 
+std::vector<TypeTuple> DistinctTypes(const OpContract& contract) {
+  std::vector<TypeTuple> distinct;
+  for (const TypeTuple& tuple : contract.kernels) {
+    const auto same = [&](const TypeTuple& other) {
+      return std::all_of(tuple.types.begin(), tuple.types.end(), [&](const TypeBinding& binding) {
+        return other.Find(binding.symbol) == binding.dtype;
+      });
+    };
+    if (std::none_of(distinct.begin(), distinct.end(), same)) distinct.push_back(tuple);
+  }
+  return distinct;
+}
+
 const OpContract* FindContract(std::string_view op_type) {
   for (const OpContract& contract : Contracts()) {
     if (contract.op_type == op_type) return &contract;

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/dtype.h"
 
@@ -73,6 +74,9 @@ struct OpContract {
   std::string_view shown() const { return is_own() ? module : op_type; }
   const AttributeSpec* FindAttribute(std::string_view name) const;
 };
+
+// The tuples of `contract` without those that repeat the dtypes of another provider's.
+std::vector<TypeTuple> DistinctTypes(const OpContract& contract);
 
 // Every fused op, sorted by op type.
 std::span<const OpContract> Contracts();

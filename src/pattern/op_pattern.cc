@@ -570,6 +570,7 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
         same.preset = "any";
       }
     };
+    const std::vector<TypeTuple> types = DistinctTypes(*op.contract);
     for (const std::vector<std::string>& left_out : LeftOut(op)) {
       for (const OpText& text : op.texts) {
         const bool lacks = std::any_of(left_out.begin(), left_out.end(), [&](const auto& name) {
@@ -582,7 +583,7 @@ std::vector<PatternInstance> OpPatternSet::Instantiate(Canonicalizer& canonicali
         for (const auto& choice : Combinations(choices)) {
           // Presets before tuples: one with Casts around it comes after all that cover those Casts.
           for (const Preset& preset : op.presets) {
-            for (const TypeTuple& tuple : op.contract->kernels) {
+            for (const TypeTuple& tuple : types) {
               if (AllIn(tuple.types, request.dtypes)) add(text, tuple, preset, choice, left_out);
             }
           }

@@ -11,6 +11,7 @@
 #include "pattern/own_match.h"
 #include "rewrite/candidate.h"
 #include "rewrite/liveness.h"
+#include "rewrite/runtime_choice.h"
 #include "rewrite/scope_metadata.h"
 
 namespace liger {
@@ -103,6 +104,11 @@ class GraphPlanner {
                               const Verdict& verdict) const {
     if (!verdict.wanted()) return verdict.reason;
     if (!fused.reason.empty()) return fused.reason;
+    for (const auto& [root, reason] : left_to_runtime_) {
+      if (std::find(node.outputs.begin(), node.outputs.end(), root) != node.outputs.end()) {
+        return reason;
+      }
+    }
     for (const auto& [key, scored] : misses_) {
       const ValueId root = scored.second.root;
       if (std::find(node.outputs.begin(), node.outputs.end(), root) != node.outputs.end()) {
@@ -321,11 +327,20 @@ class GraphPlanner {
     });
   }
 
-  // Matches that are not wanted have kept their parts from smaller matches; they go no further.
+  // Matches that are not wanted, or better left to the runtime, have kept their parts from smaller
+  // matches; they go no further.
   void SetAsideOff() {
+    const bool on_cuda = std::find(options_.providers.begin(), options_.providers.end(),
+                                   Provider::kCuda) != options_.providers.end();
     std::erase_if(accepted_, [&](size_t i) {
       const Candidate& candidate = candidates_[i];
-      if (candidate.verdict.wanted()) return false;
+      if (candidate.verdict.wanted()) {
+        const std::string reason = on_cuda ? LeftToRuntime(graph_, candidate) : "";
+        if (reason.empty()) return false;
+        left_to_runtime_.emplace(candidate.root, reason);
+        set_aside_.push_back(i);
+        return true;
+      }
       const NearMiss place = MissAt(*candidate.instance, candidate.root);
       plan_.off.push_back(
           {place.module, candidate.verdict.reason, place.op, place.node, candidate.path});
@@ -525,14 +540,26 @@ class GraphPlanner {
     miss.chain = ChainOf(view_.model(), graph_, root);
   }
 
+  void KeepMatch(const Candidate& candidate, std::string guard, std::string reason) {
+    NearMiss miss = MissAt(*candidate.instance, candidate.root);
+    miss.module = candidate.verdict.module;
+    miss.target = candidate.verdict.target;
+    miss.guard = std::move(guard);
+    miss.reason = std::move(reason);
+    plan_.near_misses.push_back(std::move(miss));
+  }
+
   void KeepNearMisses() {
     for (size_t i : left_out_) {
-      NearMiss miss = MissAt(*candidates_[i].instance, candidates_[i].root);
-      miss.module = candidates_[i].verdict.module;
-      miss.target = candidates_[i].verdict.target;
-      miss.guard = "only_first";
-      miss.reason = "it matches, and is left out by --only-first";
-      plan_.near_misses.push_back(std::move(miss));
+      KeepMatch(candidates_[i], "only_first", "it matches, and is left out by --only-first");
+    }
+    for (size_t i : set_aside_) {
+      const ValueId root = candidates_[i].root;
+      const auto left = left_to_runtime_.find(root);
+      if (left == left_to_runtime_.end()) continue;
+      if (fused_elsewhere_.contains(graph_.values[root].producer)) continue;
+      KeepMatch(candidates_[i], "runtime",
+                "it matches, and is left to the runtime: " + left->second);
     }
     // A failed attempt whose place a match covers is no miss.
     std::vector<size_t> matches = accepted_;
@@ -810,7 +837,8 @@ class GraphPlanner {
   std::vector<Candidate> candidates_;
   std::vector<size_t> accepted_;
   std::vector<size_t> left_out_;   // by --only-first
-  std::vector<size_t> set_aside_;  // of modules that are off
+  std::vector<size_t> set_aside_;  // of modules that are off, or left to the runtime
+  std::map<ValueId, std::string> left_to_runtime_;  // roots with the reasons
   std::set<NodeId> fused_elsewhere_;
   std::map<std::pair<std::string, TermId>, std::pair<int, NearMiss>> misses_;
 };
@@ -850,20 +878,6 @@ std::string_view PrecisionName(Precision precision) {
       return "reassociated";
   }
   return "";
-}
-
-int RewritePlan::Patched(std::string_view module) const {
-  int count = 0;
-  for (const PlannedNode& node : nodes) count += node.module == module ? node.instances() : 0;
-  return count;
-}
-
-int RewritePlan::Already(std::string_view module) const {
-  int count = 0;
-  for (const AlreadyFused& fused : already_fused) {
-    count += fused.module == module ? fused.instances : 0;
-  }
-  return count;
 }
 
 Result<RewritePlan> MakePlan(const GraphModel& model, const OpPatternSet& ops,

@@ -29,7 +29,7 @@ namespace liger {
 
 struct PlanOptions {
   Selection selection;
-  std::vector<Provider> providers = {Provider::kCpu};
+  std::vector<Provider> providers = {Provider::kCpu, Provider::kCuda};
   bool exact = false;                    // refuse raised precision and re-association
   int64_t only_first = -1;               // replace only the first so many matches; -1: all
   std::optional<ExplainFilter> explain;  // fills chain, closest and values of these near misses
@@ -107,9 +107,6 @@ struct RewritePlan {
   std::vector<AlreadyFused> already_fused;
   std::vector<OffMatch> off;
   std::vector<std::pair<int, std::vector<OrderedNode>>> order;  // of each graph that changes
-
-  int Patched(std::string_view module) const;
-  int Already(std::string_view module) const;
 };
 
 Result<RewritePlan> MakePlan(const GraphModel& model, const OpPatternSet& ops,

@@ -89,6 +89,29 @@ void RunAll(const GeGluOptions& base) {
 
 TEST(GeGlu, MatchesOracleForEveryFormPackingTypeAndWidth) { RunAll({}); }
 
+// As wide as models are, for few rows and for many.
+TEST(GeGlu, MatchesOracleForWideRows) {
+  for (const int i : {0, 3, 6}) {
+    for (const Gelu form : kForms) {
+      for (const Packing packing : {Packing::kNone, Packing::kUpGate}) {
+        for (const int64_t width : {1000, 14336}) {
+          for (const int64_t rows : {1, 70}) {
+            GeGluOptions options;
+            options.form = form;
+            options.packing = packing;
+            options.stash_type = kTypes[i].stash_type;
+            SCOPED_TRACE(Describe(kTypes[i], options) + " width " + std::to_string(width) +
+                         " rows " + std::to_string(rows));
+            const int64_t columns = packing == Packing::kNone ? width : 2 * width;
+            ExpectOracle(RandomTensor(kTypes[i].dtype, {rows, columns}, 1, 2),
+                         RandomTensor(kTypes[i].dtype, {rows, width}, 2, 2), options);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(GeGlu, AppliesLimitAndOffset) {
   GeGluOptions options;
   options.limit = 1.5f;

@@ -92,6 +92,20 @@ TEST(GroupNorm, MatchesOracleForEveryTypeAndShape) {
   }
 }
 
+// Sizes of a group at which a kernel may change its way of working.
+TEST(GroupNorm, MatchesOracleForLargeGroups) {
+  for (const int i : {0, 2, 4, 6, 7}) {
+    for (const int64_t spatial : {8, 24, 64, 256, 1000, 1024, 1032, 4096, 4100, 8192, 32776}) {
+      for (const int64_t channels_of_group : {2, 16}) {
+        const int64_t batch = spatial < 300 ? 9 : 2;
+        SCOPED_TRACE("types " + std::to_string(i) + " spatial " + std::to_string(spatial) +
+                     " channels " + std::to_string(channels_of_group));
+        ExpectOracle(MakeCase(kTypes[i], {batch, 3 * channels_of_group, spatial}, 3));
+      }
+    }
+  }
+}
+
 TEST(GroupNorm, KeepsPrecisionUnderACommonOffset) {
   Case c = MakeCase(kTypes[0], {2, 8, 13}, 2);
   std::vector<double> values = c.x.ToDoubles();

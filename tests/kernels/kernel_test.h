@@ -1,5 +1,5 @@
 // What the kernel tests share: buffers that catch writes outside and need no alignment, random
-// values, the comparison with the oracle, and the loop over instruction sets.
+// values, the comparison with the oracle, and the loop over what is under test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,13 +16,16 @@
 
 namespace liger::test {
 
-// Runs body(table) for every instruction set of this machine.
+// Every instruction set of this machine (cpu_tables.cc); or, in the program for the GPU, adapters
+// around the CUDA launch functions (cuda_tables.cc).
+std::vector<const cpu::KernelTable*> TablesUnderTest();
+
+// Runs body(table) for each of them.
 template <typename Body>
 void ForEachTable(Body body) {
-  const cpu::KernelTables& available = cpu::AvailableKernels();
-  for (int i = 0; i < available.count; ++i) {
-    SCOPED_TRACE(available.tables[i]->name);
-    body(*available.tables[i]);
+  for (const cpu::KernelTable* table : TablesUnderTest()) {
+    SCOPED_TRACE(table->name);
+    body(*table);
   }
 }
 

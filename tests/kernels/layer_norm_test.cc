@@ -126,6 +126,46 @@ TEST(LayerNorm, MatchesOracleForEveryTypeAndSize) {
   }
 }
 
+// Widths at which a kernel may change its way of working, for few rows and for many.
+TEST(LayerNorm, MatchesOracleForWideRows) {
+  for (const int i : {0, 4, 10}) {
+    const Types& types = kTypes[i];
+    for (const int64_t hidden_size :
+         {127,  256,  264,  1000,  1024,  1032,  2048,  2056,  4095,  4096,  4104,
+          5120, 8192, 8200, 12288, 16384, 32768, 32776, 40000, 65536, 65544, 131080}) {
+      for (const int64_t rows : {1, 3, 300}) {
+        const bool is_usual = hidden_size == 1024 || hidden_size == 2048 || hidden_size == 4096;
+        if (rows > 3 && !is_usual) continue;  // to save time
+        SCOPED_TRACE(Describe(types, hidden_size) + " rows " + std::to_string(rows));
+        Case c = MakeCase(types, rows, hidden_size);
+        ExpectOracle(c);
+        c.residual = RandomTensor(types.dtype, {rows, hidden_size}, 3);
+        c.wants_sum = true;
+        ExpectOracle(c);
+      }
+    }
+  }
+}
+
+// An outlier must cost the others no precision, wherever it stands.
+TEST(LayerNorm, MatchesOracleBesideAnOutlier) {
+  for (const int i : {0, 4, 10}) {
+    const Types& types = kTypes[i];
+    for (const int64_t hidden_size : {128, 1000, 4096, 8192, 40000}) {
+      for (const int64_t at : {int64_t{0}, hidden_size / 2, hidden_size - 1}) {
+        for (const double outlier : {1000.0, -30000.0}) {
+          SCOPED_TRACE(Describe(types, hidden_size) + " outlier at " + std::to_string(at));
+          Case c = MakeCase(types, 2, hidden_size);
+          std::vector<double> values = c.x.ToDoubles();
+          values[static_cast<size_t>(at)] = outlier;
+          c.x = Tensor::FromDoubles(types.dtype, c.x.shape, values);
+          ExpectOracle(c);
+        }
+      }
+    }
+  }
+}
+
 TEST(LayerNorm, WorksWithoutScaleOrBias) {
   for (const Types& types : kTypes) {
     for (const int64_t hidden_size : {1, 17, 128}) {

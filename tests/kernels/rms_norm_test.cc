@@ -129,6 +129,27 @@ TEST(RmsNorm, MatchesOracleForEveryTypeAndSize) {
   }
 }
 
+// Widths at which a kernel may change its way of working, for few rows and for many.
+TEST(RmsNorm, MatchesOracleForWideRows) {
+  for (const int i : {0, 4, 6, 12}) {
+    const Types& types = kTypes[i];
+    for (const int64_t hidden_size :
+         {127,  256,  264,  1000,  1024,  1032,  2048,  2056,  4095,  4096,  4104,
+          5120, 8192, 8200, 12288, 16384, 32768, 32776, 40000, 65536, 65544, 131080}) {
+      for (const int64_t rows : {1, 3, 300}) {
+        const bool is_usual = hidden_size == 1024 || hidden_size == 2048 || hidden_size == 4096;
+        if (rows > 3 && !is_usual) continue;  // to save time
+        SCOPED_TRACE(Describe(types, hidden_size) + " rows " + std::to_string(rows));
+        Case c = MakeCase(types, rows, hidden_size, 0);
+        ExpectOracle(c);
+        c.residual = RandomTensor(types.dtype, {rows, hidden_size}, 3);
+        c.wants_sum = true;
+        ExpectOracle(c);
+      }
+    }
+  }
+}
+
 TEST(RmsNorm, AddsOffsetToScaleInTheScaleType) {
   for (const Types& types : kTypes) {
     for (const int64_t hidden_size : {1, 17, 128}) {

@@ -125,6 +125,41 @@ constexpr Types kTypes[] = {
     {DType::kF64, DType::kF64, DType::kF64},  {DType::kF64, DType::kF32, DType::kF32},
 };
 
+// The shapes of models: grouped queries, partial rotation in front and behind, few positions and
+// many.
+TEST(Rope, MatchesOracleForTheShapesOfModels) {
+  struct Shape {
+    int64_t heads, second_heads, head_dim, rotary_dim, rotary_offset;
+  };
+  constexpr Shape kShapes[] = {{32, 8, 128, 128, 0}, {7, 1, 64, 64, 0},    {5, 5, 80, 32, 0},
+                               {3, 2, 96, 96, 0},    {4, 1, 192, 64, 128}, {8, 4, 256, 256, 0},
+                               {1, 1, 48, 16, 16},   {71, 1, 64, 64, 0}};
+  for (const int i : {0, 3, 5}) {
+    for (const Shape& shape : kShapes) {
+      for (int form = 0; form < 8; ++form) {
+        for (const int64_t sequence : {1, 9, 300}) {
+          if (sequence > 9 && (shape.heads > 5 || form > 4)) continue;  // to save time
+          SCOPED_TRACE("types " + std::to_string(i) + " head_dim " +
+                       std::to_string(shape.head_dim) + " form " + std::to_string(form) +
+                       " sequence " + std::to_string(sequence));
+          RopeOptions options;
+          options.interleaved = (form & 1) != 0;
+          options.full_table = (form & 2) != 0;
+          options.heads_first = (form & 4) != 0;
+          options.rotary_dim = shape.rotary_dim;
+          options.rotary_offset = shape.rotary_offset;
+          Sizes sizes{2, shape.heads, sequence, shape.head_dim};
+          Case c = MakeCase(kTypes[i].dtype, kTypes[i].table_dtype, sizes, options, 2);
+          c.stash_type = kTypes[i].stash_type;
+          sizes.heads = shape.second_heads;
+          c.second_x = MakeCase(kTypes[i].dtype, kTypes[i].table_dtype, sizes, options).x;
+          ExpectOracle(c);
+        }
+      }
+    }
+  }
+}
+
 TEST(Rope, MatchesOracleForEveryFormTypeAndWidth) {
   for (const Types& types : kTypes) {
     for (const int64_t head_dim : {2, 4, 6, 8, 10, 16, 18, 34, 64, 80, 128}) {

@@ -55,6 +55,31 @@ TEST(Softmax, MatchesOracleForEveryTypeAndWidth) {
   }
 }
 
+// Widths at which a kernel may change its way of working, with rows that give NaN and rows with
+// masked elements between ordinary ones.
+TEST(Softmax, MatchesOracleForWideRows) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const int64_t width : {256, 264, 1024, 1032, 4096, 8192, 8200, 16384, 16392, 32000, 65536,
+                                65544, 128256, 200000, 262152}) {
+      SCOPED_TRACE(std::string(DTypeName(dtype)) + " width " + std::to_string(width));
+      const int64_t rows = 7;
+      std::vector<double> values = RandomNormals(static_cast<size_t>(rows * width), 1, 3);
+      const auto at = [&](int64_t row, int64_t i) -> double& {
+        return values[static_cast<size_t>(row * width + i)];
+      };
+      at(1, width / 3) = kNan;
+      at(2, width - 1) = kInf;
+      for (int64_t i = 0; i < width; ++i) {
+        at(3, i) = -kInf;
+        if (i > width / 5) at(4, i) = -kInf;
+        at(5, i) -= 1000;
+      }
+      at(4, 0) = -kInf;
+      ExpectOracle(Tensor::FromDoubles(dtype, {rows, width}, values), DType::kF32);
+    }
+  }
+}
+
 // The largest element decides, however large all are; what lies far below it is 0.
 TEST(Softmax, DoesNotOverflow) {
   for (const Types& types : kTypes) {

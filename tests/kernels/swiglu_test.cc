@@ -79,6 +79,27 @@ void RunAll(const SwiGluOptions& base) {
 
 TEST(SwiGlu, MatchesOracleForEveryPackingTypeAndWidth) { RunAll({}); }
 
+// As wide as models are, for few rows and for many.
+TEST(SwiGlu, MatchesOracleForWideRows) {
+  for (const int i : {0, 3, 6}) {
+    for (const Packing packing : kPackings) {
+      for (const int64_t width : {1000, 2052, 14336}) {
+        for (const int64_t rows : {1, 70}) {
+          SCOPED_TRACE("types " + std::to_string(i) + " packing " +
+                       std::to_string(static_cast<int>(packing)) + " width " +
+                       std::to_string(width) + " rows " + std::to_string(rows));
+          SwiGluOptions options;
+          options.packing = packing;
+          const int64_t columns = packing == Packing::kNone ? width : 2 * width;
+          ExpectOracle(RandomTensor(kTypes[i].dtype, {rows, columns}, 1, 4),
+                       RandomTensor(kTypes[i].dtype, {rows, width}, 2, 4), options,
+                       kTypes[i].stash_type);
+        }
+      }
+    }
+  }
+}
+
 TEST(SwiGlu, AppliesAlphaMultiplierLimitAndOffset) {
   SwiGluOptions options;
   options.alpha = 1.702f;

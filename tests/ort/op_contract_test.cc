@@ -79,11 +79,13 @@ TEST(OpContract, AnswersWhetherThereIsAKernel) {
   EXPECT_FALSE(has(Provider::kCpu, {{"U", DType::kF32}}));
 }
 
-TEST(OpContract, EveryKernelOfAProviderHasItsCounterpartOnTheCpu) {
+TEST(OpContract, EveryProviderHasTheSameKernels) {
   for (const OpContract& contract : Contracts()) {
     for (const TypeTuple& tuple : contract.kernels) {
       EXPECT_TRUE(HasKernel(contract, Provider::kCpu, tuple.types)) << contract.op_type;
+      EXPECT_TRUE(HasKernel(contract, Provider::kCuda, tuple.types)) << contract.op_type;
     }
+    EXPECT_EQ(DistinctTypes(contract).size() * 2, contract.kernels.size()) << contract.op_type;
   }
 }
 
@@ -172,6 +174,7 @@ constexpr Mistake kMistakes[] = {
     {"{T: f32, S: f16}", "{T: f32}", "a kernel must bind every type symbol", "test.yaml:15:7"},
     {"  cpu:", "  gpu:", "unknown key 'gpu' in kernels", "test.yaml:14:3"},
     {"  cpu:", "  cuda:", "kernels lacks the key 'cpu'", "test.yaml:14:3"},
+    {"  cpu:\n", "  cuda: cpu\n  cpu:\n", "no kernels of 'cpu' stand above", "test.yaml:14:9"},
     {"{T: f32, S: f16}", "{T: f32, S: f16}\n    - {S: f16, T: f32}", "this kernel stands twice",
      "test.yaml:16:7"},
     {"outputs:\n  - {name: y, type: T}", "outputs: []", "outputs must not be empty",

@@ -135,6 +135,18 @@ std::vector<TupleSource> ReadKernels(const YAML::Node& node, const OpSource& op)
   std::vector<TupleSource> tuples;
   for (const auto& entry : node) {
     const std::string provider = entry.first.Scalar();
+    if (entry.second.IsScalar()) {  // names the provider above that has the same kernels
+      const std::vector<TupleSource> above = tuples;
+      for (TupleSource tuple : above) {
+        if (tuple.provider != entry.second.Scalar()) continue;
+        tuple.provider = provider;
+        tuples.push_back(std::move(tuple));
+      }
+      if (tuples.size() == above.size()) {
+        Fail(entry.second, "no kernels of '" + entry.second.Scalar() + "' stand above");
+      }
+      continue;
+    }
     CheckSequence(entry.second, "kernels of " + provider, false);
     for (const YAML::Node& item : entry.second) {
       CheckMap(item, "a kernel");
