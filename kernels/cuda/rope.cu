@@ -161,10 +161,12 @@ __global__ void __launch_bounds__(kMaxThreads, 2) RopeVectors(const __grid_const
       const int first = p.offset + static_cast<int>(unit) * (kInterleaved ? 2 * kSize : kSize);
       const int second = first + (kInterleaved ? kSize : p.half);
       uint4 a[kHeads], b[kHeads];
+      T* y[kHeads];
 #pragma unroll
       for (int i = 0; i < kHeads; ++i) {
-        if (head + i >= heads) continue;
+        if (kBoth && head + i >= heads) continue;
         const Head<T, kBoth> at(p, batch, sequence, head + i);
+        y[i] = at.y;
         a[i] = LoadVec(at.x + first);
         b[i] = LoadVec(at.x + second);
       }
@@ -174,11 +176,10 @@ __global__ void __launch_bounds__(kMaxThreads, 2) RopeVectors(const __grid_const
       LoadPairs<T, kInterleaved>(p, p.sin, batch, sequence, pair, s);
 #pragma unroll
       for (int i = 0; i < kHeads; ++i) {
-        if (head + i >= heads) continue;
-        const Head<T, kBoth> at(p, batch, sequence, head + i);
+        if (kBoth && head + i >= heads) continue;
         Rotate<T, kInterleaved>(a[i], b[i], c, s);
-        StoreVec(at.y + first, a[i]);
-        StoreVec(at.y + second, b[i]);
+        StoreVec(y[i] + first, a[i]);
+        StoreVec(y[i] + second, b[i]);
       }
     } else {
       int column = static_cast<int>(unit - pairs) * kSize;

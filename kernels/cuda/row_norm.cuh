@@ -47,7 +47,6 @@ struct RowNorm {
   float offset;  // of the scale, rounded to the scale type; RMSNorm only
   Rounding rounding;
   bool scale_is_f32;
-  bool streams;  // far more data than the second-level cache holds
 };
 
 // s at the start of a row.
@@ -58,7 +57,8 @@ __device__ __forceinline__ A FirstOf(const T* x, const T* residual) {
 }
 
 // The vectors of a row that one thread holds: those at first, first + stride, ...
-template <typename T, Norm kNorm, bool kAdd, bool kEarly, int kVecs, Way kWay>
+// kStreams: there is far more data than the second-level cache holds, and none is read again soon.
+template <typename T, Norm kNorm, bool kAdd, bool kEarly, int kVecs, Way kWay, bool kStreams>
 struct Part {
   static constexpr int kSize = kVecSize<T>;
 
@@ -93,22 +93,14 @@ struct Part {
     const T* x = static_cast<const T*>(p.x) + offset;
     const T* residual = static_cast<const T*>(p.residual) + offset;
     uint4 r[kAdd ? kVecs : 1];
-    if (kAdd && p.streams) {
+    const auto load = [](const T* from) {
+      return kStreams ? LoadVecStreaming(from) : LoadVec(from);
+    };
 #pragma unroll
-      for (int i = 0; i < kVecs; ++i) {
-        if (Exists(i)) s[i] = LoadVecStreaming(x + Column(i));
-        if constexpr (kAdd) {
-          if (Exists(i)) r[i] = LoadVecStreaming(residual + Column(i));
-        }
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kVecs; ++i) {
-        if (Exists(i)) s[i] = LoadVec(x + Column(i));
-        if constexpr (kAdd) {
-          if (Exists(i)) r[i] = LoadVec(residual + Column(i));
-        }
-      }
+    for (int i = 0; i < kVecs; ++i) {
+      if (!Exists(i)) continue;
+      s[i] = load(x + Column(i));
+      if constexpr (kAdd) r[i] = load(residual + Column(i));
     }
     if constexpr (kNorm == Norm::kLayer) {
       if (kWay != Way::kGeneral || size > 0)
@@ -281,13 +273,15 @@ struct Part {
         v[j] = kNorm == Norm::kLayer ? fmaf(v[j] - shift, rstd, middle) : v[j] * rstd;
       }
       const uint4 result = Scale(v, i, column);
-      if (kAdd && p.streams) {
-        StoreVecStreaming(y + column, result);
-        if (p.sum != nullptr) StoreVecStreaming(sum + column, s[i]);
-      } else {
-        StoreVec(y + column, result);
-        if (kAdd && p.sum != nullptr) StoreVec(sum + column, s[i]);
-      }
+      const auto store = [](T* to, uint4 bits) {
+        if constexpr (kStreams) {
+          StoreVecStreaming(to, bits);
+        } else {
+          StoreVec(to, bits);
+        }
+      };
+      store(y + column, result);
+      if (kAdd && p.sum != nullptr) store(sum + column, s[i]);
     }
   }
 };
@@ -300,8 +294,8 @@ __global__ void __launch_bounds__(kLaneRowsThreads, kVecs == 1 && kNorm == Norm:
     LaneRows(const __grid_constant__ RowNorm p) {
   constexpr int kRows = kLaneRowsThreads / kLanes;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kLanes;
-  Part<T, kNorm, kAdd, false, kVecs, kWay> part(p, row, static_cast<int>(threadIdx.x) % kLanes,
-                                                kLanes);
+  Part<T, kNorm, kAdd, false, kVecs, kWay, false> part(
+      p, row, static_cast<int>(threadIdx.x) % kLanes, kLanes);
   if (kWay == Way::kGeneral && row >= p.rows) part.Leave();
   part.Load();
   if constexpr (kNorm == Norm::kRms) {
@@ -325,13 +319,13 @@ inline constexpr int MinBlocks(Norm norm, bool add, bool early, int vecs) {
 }
 
 // A row a block.
-template <typename T, Norm kNorm, bool kAdd, bool kEarly, int kVecs, Way kWay>
+template <typename T, Norm kNorm, bool kAdd, bool kEarly, int kVecs, Way kWay, bool kStreams>
 __global__ void __launch_bounds__(BlockThreads(kVecs), MinBlocks(kNorm, kAdd, kEarly, kVecs))
     BlockRows(const __grid_constant__ RowNorm p) {
   __shared__ float2 partials[kWarp];
   const int64_t row = blockIdx.x;
-  Part<T, kNorm, kAdd, kEarly, kVecs, kWay> part(p, row, static_cast<int>(threadIdx.x),
-                                                 static_cast<int>(blockDim.x));
+  Part<T, kNorm, kAdd, kEarly, kVecs, kWay, kStreams> part(p, row, static_cast<int>(threadIdx.x),
+                                                           static_cast<int>(blockDim.x));
   part.Load();
   if constexpr (kNorm == Norm::kRms) {
     const float squares = BlockSum(part.Squares(), &partials[0].x);
@@ -463,21 +457,21 @@ class HeldLauncher {
       : p_(p), device_(device), stream_(stream), vecs_(p.hidden_size / kVecSize<T>) {}
 
   LigerStatus Launch() const {
+    // Few rows are a matter of latency: scale and bias then come with x, and a row is spread over a
+    // block. Many rows need the registers for more threads, and find scale and bias in cache.
+    const bool few = p_.rows <= 2 * device_.multiprocessors;
     if constexpr (!kAdd) {
       if (vecs_ <= 8) return Lanes<8, 1>();
       if (vecs_ <= 16) return Lanes<16, 1>();
     }
     if (vecs_ <= 32) return Lanes<32, 1>();
-    if (vecs_ <= 128) return Lanes<32, 4>();
+    if (!few && vecs_ <= 128) return Lanes<32, 4>();
     if constexpr (kNorm == Norm::kRms) {
       if constexpr (kAdd) {
         if (vecs_ <= 256) return Block<true, 1>();
       }
       return vecs_ <= 512 ? Block<true, 2>() : Block<true, 4>();
     } else {
-      // Few rows are a matter of latency: scale and bias then come with x. Many rows need the
-      // registers for more threads, and find scale and bias in cache.
-      const bool few = p_.rows <= 2 * device_.multiprocessors;
       if (few && vecs_ <= 1024) return Block<true, 2>();
       if constexpr (kAdd) {
         if (vecs_ <= 1024) return Block<false, 2>();
@@ -520,13 +514,25 @@ class HeldLauncher {
     const auto launch = [&](auto kernel) {
       return cuda::Launch(kernel, {.grid = p_.rows, .block = block, .stream = stream_}, p_);
     };
-    switch (WayFor(static_cast<int64_t>(block) * kVecs)) {
+    const Way way = WayFor(static_cast<int64_t>(block) * kVecs);
+    // Hints gain where four tensors are moved, and cost where two are.
+    if constexpr (kAdd) {
+      constexpr int64_t kCacheBytes = int64_t{64} << 20;
+      const int64_t bytes = p_.rows * p_.hidden_size * static_cast<int64_t>(sizeof(T));
+      if (way == Way::kPairs && bytes > kCacheBytes) {
+        return launch(BlockRows<T, kNorm, kAdd, kEarly, kVecs, Way::kPairs, true>);
+      }
+      if (way == Way::kFloats && bytes > kCacheBytes) {
+        return launch(BlockRows<T, kNorm, kAdd, kEarly, kVecs, Way::kFloats, true>);
+      }
+    }
+    switch (way) {
       case Way::kPairs:
-        return launch(BlockRows<T, kNorm, kAdd, kEarly, kVecs, Way::kPairs>);
+        return launch(BlockRows<T, kNorm, kAdd, kEarly, kVecs, Way::kPairs, false>);
       case Way::kFloats:
-        return launch(BlockRows<T, kNorm, kAdd, kEarly, kVecs, Way::kFloats>);
+        return launch(BlockRows<T, kNorm, kAdd, kEarly, kVecs, Way::kFloats, false>);
       default:
-        return launch(BlockRows<T, kNorm, kAdd, kEarly, kVecs, Way::kGeneral>);
+        return launch(BlockRows<T, kNorm, kAdd, kEarly, kVecs, Way::kGeneral, false>);
     }
   }
 
@@ -563,8 +569,6 @@ LigerStatus LaunchRowNorm(RowNorm p, bool in_f64, LigerCudaStream stream) {
     if (!held) return LaunchLoop<T, float, kNorm, true>(p, stream);
     Device device;
     if (const LigerStatus status = CurrentDevice(device)) return status;
-    constexpr int64_t kCacheBytes = int64_t{64} << 20;
-    p.streams = p.rows * p.hidden_size > kCacheBytes / static_cast<int64_t>(sizeof(T));
     return p.residual == nullptr ? HeldLauncher<T, kNorm, false>(p, device, stream).Launch()
                                  : HeldLauncher<T, kNorm, true>(p, device, stream).Launch();
   }

@@ -24,7 +24,7 @@ inline constexpr int kConsumers = 640;
 inline constexpr int kConsumerWarps = kConsumers / kWarp;
 inline constexpr int kStreamThreads = kConsumers + kWarp;
 inline constexpr int kChunkBytes = kConsumers * 16;
-inline constexpr int kHeldChunks = 8;  // of each row, in registers
+inline constexpr int kHeldChunks = 12;  // of each row, in registers
 inline constexpr int kMaxSlots = 24;
 
 // What stands in front of the ring in dynamic shared memory.

@@ -56,7 +56,9 @@ class Readme(unittest.TestCase):
             done = subprocess.run(command, shell=True, cwd=cls.folder, capture_output=True, text=True)
             if done.returncode != 0:
                 raise AssertionError(f"{command}\nended with {done.returncode}: {done.stderr}")
-            want, got = expected.splitlines(), done.stdout.splitlines()
+            # A build without a CUDA compiler says one thing more.
+            want = expected.splitlines()
+            got = [line for line in done.stdout.splitlines() if "has CPU kernels only" not in line]
             if want and want[-1] == "...":
                 want, got = want[:-1], got[: len(want) - 1]
             if want != got:
