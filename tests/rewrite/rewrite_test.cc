@@ -45,7 +45,8 @@ std::string Describe(const Report& report, const onnx::ModelProto& model) {
   std::ostringstream text;
   for (const PatchedReport& p : report.patched) {
     text << "patched " << p.op << " " << p.form << " " << p.precision;
-    for (const auto& [name, value] : p.attributes) text << " " << name << "=" << AttributeText(value);
+    for (const auto& [name, value] : p.attributes)
+      text << " " << name << "=" << AttributeText(value);
     text << "\n";
   }
   for (const MissReport& m : report.degraded)
